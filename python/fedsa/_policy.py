@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fedsa import _fedsa, _files, _logs
+from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._parameters import Parameters
 from fedsa._progress import Listener, ProgressLike
@@ -46,6 +47,9 @@ class ActionValueFunction:
     >>> q = fedsa.PolicyImprovement(actions=["stay", "go"], features="one-hot", ridge=1e-6).fit([log]).q_
     >>> q.actions_, q.q([[1.0]]).shape
     (['stay', 'go'], (1, 2))
+    >>> act = q.policy()
+    >>> [act(0.0), act(1.0)] == q.greedy([[0.0], [1.0]]).tolist(), q.value([[0.0]])[0] == q.q([[0.0]]).max()
+    (True, True)
     """
 
     def __init__(self, text: str) -> None:
@@ -137,6 +141,46 @@ class ActionValueFunction:
         law = self.probabilities(states, soften)
         draws = np.random.default_rng(rng).random(len(law))
         return np.minimum((law.cumsum(axis=1) <= draws[:, None]).sum(axis=1), law.shape[1] - 1).astype(np.int64)
+
+    def policy(self, soften: float = 0.0, rng: np.random.Generator | int | None = None) -> Callable[[Any], int]:
+        """Return the policy as a function of one state, as :func:`fedsa.gym.record` takes it.
+
+        Parameters
+        ----------
+        soften : float
+            As in :meth:`act`.
+        rng : numpy.random.Generator, int or None
+            As in :meth:`act`.
+
+        Returns
+        -------
+        callable
+            Maps an array of shape (k,) with columns in the order of `columns_`, or a number if k = 1, to the number of the drawn action.
+        """
+        numbers = np.random.default_rng(rng)
+        return lambda state: int(self.act(np.reshape(np.asarray(state, dtype=np.float64), (1, -1)), soften, numbers)[0])
+
+    def value(self, states: Any, policy: Callable[[Any], Any] | None = None) -> NDArray[np.float64]:
+        """Return the mean of the values of actions that a policy draws.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, k), data frame or dictionary
+            As in :meth:`q`.
+        policy : callable or None
+            Maps the states to the probabilities of the actions, (n, K) numbers. By default the probabilities of this policy.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The values. A value as of ``fedsa evaluate``, with an interval and from other episodes than those of the fit, comes from
+            :class:`fedsa.ValueFunction` with its setting `policy`.
+        """
+        q = self.q(states)
+        law = self.probabilities(states) if policy is None else np.asarray(policy(states), dtype=np.float64)
+        if law.shape != q.shape:
+            raise InputError(f"the policy gave probabilities of shape {law.shape}", "setting.bad-value", "policy", f"probabilities of shape {q.shape}")
+        return np.einsum("ij,ij->i", law, q)
 
     def save(self, folder: Path) -> None:
         """Write ``policy.json`` for ``fedsa predict``.
@@ -354,6 +398,9 @@ class PolicyImprovement(Parameters):
         named["actions"] = [str(name) for name in self.actions]
         return named
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_pictures"}
+
     def fit(self, agents: Any, *, progress: ProgressLike = None, cancel: _fedsa.CancelToken | None = None) -> PolicyImprovement:
         """Find the policy.
 
@@ -396,6 +443,7 @@ class PolicyImprovement(Parameters):
         ran = fitted.ran()
         assert ran is not None
         self.results_ = Results._of(ran)
+        self._pictures = dict(fitted.pictures())
         self.__dict__.pop("q_", None)
         if self.ending_ != "diverged" or None not in data["theta"]:
             self.q_ = ActionValueFunction(fitted.policy_json())
@@ -475,6 +523,32 @@ class PolicyImprovement(Parameters):
         notes = [str(value), f"{self.ending_} after {self.n_iter_} rounds, {self.bits_ / 8e6:.4g} MB up and down"]
         notes += map(str, self.results_.notes)
         return Summary("value of start states on held-out episodes", list(rows[0]), rows, notes)
+
+    def plot(self, what: Literal["policy", "ridges"] = "policy") -> Figure:
+        """Draw the policy.
+
+        Parameters
+        ----------
+        what : {"policy", "ridges"}
+            - ``"policy"``: values, actions and the rows behind them over the one or two state columns along which values vary most.
+            - ``"ridges"``: values of the ridges that were tried, on held-out episodes and on those of the fit.
+
+        Returns
+        -------
+        Figure
+            Notebooks show it; :meth:`Figure.save` writes SVG, PNG or PDF.
+
+        Raises
+        ------
+        NotAvailable
+            When there is no such picture, or the object was unpickled.
+        """
+        self._require_fitted()
+        if what not in ("policy", "ridges"):
+            raise InputError(f"{what!r} is not accepted", "setting.unknown-name", "what", "policy, ridges")
+        if what not in self.__dict__.get("_pictures", {}):
+            raise NotAvailable(f"there is no picture of {what}", "", "what", "ridge=None for ridges; a fit in this process, which pickling loses")
+        return Figure(self._pictures[what])
 
     def save(self, folder: Path) -> None:
         """Write ``policy.json``, as :meth:`ActionValueFunction.save`.

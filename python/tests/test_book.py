@@ -117,12 +117,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         states = [f"{x},{float(x) ** 2},{float(x) > 0.5:d},{reward},{y},{float(y) ** 2},{float(y) > 0.5:d},{done}" for x, reward, y, done in rows]
         lines = [f"{row},{n}" for row, n in zip(states, ends)]
         (folder / "episodes" / log.name).write_text("\n".join(["s_0,s_1,s_2,reward,next_0,next_1,next_2,done,episode", *lines]) + "\n")
-    (folder / "moves").mkdir()
-    for log in sorted((folder / "logs").glob("*.csv")):
-        rows = [row.split(",") for row in log.read_text().splitlines()[1:]]
-        ends = itertools.accumulate((done == "1" for *_, done in rows), initial=0)
-        lines = [f"{x},{y},{reward},{done},{float(y) > float(x):d},{n}" for (x, reward, y, done), n in zip(rows, ends)]
-        (folder / "moves" / log.name).write_text("\n".join(["s_0,next_0,reward,done,action,episode", *lines]) + "\n")
+    for name, shift in (("moves", 0.0), ("new", 1e-9)):
+        (folder / name).mkdir()
+        for log in sorted((folder / "logs").glob("*.csv")):
+            rows = [row.split(",") for row in log.read_text().splitlines()[1:]]
+            ends = itertools.accumulate((done == "1" for *_, done in rows), initial=0)
+            columns = [(float(x) + shift, float(y) + shift, reward, done, int(float(y) > float(x)), n) for (x, reward, y, done), n in zip(rows, ends)]
+            lines = [",".join(map(str, (*row, 0.5))) for row in columns]
+            (folder / name / log.name).write_text("\n".join(["s_0,next_0,reward,done,action,episode,behaviour", *lines]) + "\n")
     first = (folder / "first.toml").read_text().split("[[check]]")[0]
     (folder / "plain.toml").write_text(first.replace('"first"', '"plain"'))
     first = first.replace('"first"', '"mine"').replace("seeds = 5", "seeds = 10")

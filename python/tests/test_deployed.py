@@ -478,3 +478,39 @@ def test_logs_of_agents_are_evaluated_as_in_one_process(tmp_path: Path) -> None:
     for key in ("theta", "features", "ranges", "ridge", "outcome", "rounds"):
         assert there[key] == local[key], key
     assert [one.name for one in results.outcomes.values()] == ["converged"]
+
+
+def moves(folder: Path, agents: int) -> list[str]:
+    """Random walks from 0.5 to 1, with steps of their own."""
+    names = []
+    for agent in range(agents):
+        rng, lines, step = np.random.default_rng(agent), ["s_0,next_0,reward,done,episode,action,behaviour"], 0.1 + 0.05 * agent
+        for episode in range(40):
+            x, end = 0.5, False
+            while not end:
+                action = int(rng.random() < 0.5)
+                new = min(max(x + (step if action else -step), 0.0), 1.0)
+                end = new == 1.0
+                lines.append(f"{x},{new},{float(end)},{int(end)},{episode},{action},0.5")
+                x = new
+        names.append(str(folder / f"moves_{agent}.csv"))
+        Path(names[-1]).write_text("\n".join(lines) + "\n")
+    return names
+
+
+@pytest.mark.parametrize("options", [(), ("--method", "fqi"), ("--pessimism", "support:4")])
+def test_agents_find_the_policy_of_one_process(tmp_path: Path, options: tuple[str, ...]) -> None:
+    files = moves(tmp_path, 3)
+    settings = ("--actions", "left,right", "--gamma", "0.9", "--features", "fourier:3", "--ridge", "1e-4", "--holdout", "0", *options)
+    program = [sys.executable, "-m", "fedsa", "improve", *files, *settings]
+    if "--pessimism" in options:
+        ended = subprocess.run([*program, "--federation", str(tmp_path / "app")], check=False, capture_output=True, text=True)
+        assert ended.returncode == 2 and "pessimism" in ended.stderr, ended.stderr
+        return
+    subprocess.run([*program, "--out", str(tmp_path / "local"), "--quiet"], check=True)
+    subprocess.run([*program, "--federation", str(tmp_path / "app")], check=True)
+    sites = Sites(tmp_path, tmp_path / "app/settings.toml", files)
+    federation.serve(sites.settings, sites, agents=len(files), out=tmp_path / "out", deadline=5.0)
+    local, there = (fedsa.ActionValueFunction.load(tmp_path / name) for name in ("local", "out"))
+    assert there.weights_ == pytest.approx(local.weights_, rel=1e-9) and there.actions_ == ["left", "right"]
+    assert there.greedy([[0.3], [0.8]]).tolist() == [1, 1]

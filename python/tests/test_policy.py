@@ -112,13 +112,7 @@ def test_policies_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_program_and_python_give_the_same_policy(tmp_path: Path) -> None:
-    files = []
-    for c, step in enumerate((0.1, 0.2)):
-        log = walks(step, c)
-        rows = np.column_stack([log[name].astype(float) for name in log])
-        header = "s_0,next_0,reward,done,truncated,episode,action,behaviour"
-        np.savetxt(tmp_path / f"agent_{c}.csv", rows, delimiter=",", header=header, comments="")
-        files.append(str(tmp_path / f"agent_{c}.csv"))
+    files = [csv(tmp_path / f"agent_{c}.csv", walks(step, c)) for c, step in enumerate((0.1, 0.2))]
     out = tmp_path / "out"
     program("improve", *files, "--actions", "left,right", "--gamma", "0.9", "--features", "fourier:3", "--out", out, "-q")
     of_program = json.loads((out / "policy.json").read_text())
@@ -128,6 +122,79 @@ def test_the_program_and_python_give_the_same_policy(tmp_path: Path) -> None:
     applied = program("predict", out, files[0], "--out", tmp_path / "actions.csv")
     header, first, *_ = (tmp_path / "actions.csv").read_text().splitlines()
     assert {"q_left", "q_right", "policy"} <= set(header.split(",")) and first.endswith("right"), applied
+
+
+def csv(path: Path, log: dict[str, Any]) -> str:
+    """The file of a log."""
+    rows = np.column_stack([log[name].astype(float) for name in log])
+    header = "s_0,next_0,reward,done,truncated,episode,action,behaviour"
+    np.savetxt(path, rows, delimiter=",", header=",".join(header.split(",")[: len(log)]), comments="")
+    return str(path)
+
+
+def test_policies_are_evaluated_on_other_episodes(tmp_path: Path) -> None:
+    old = [csv(tmp_path / f"old_{c}.csv", walks(step, c)) for c, step in enumerate((0.1, 0.2))]
+    new = [csv(tmp_path / f"new_{c}.csv", walks(step, 10 + c, 400)) for c, step in enumerate((0.1, 0.2))]
+    settings = {"gamma": 0.9, "features": "fourier:3"}
+    found = fedsa.PolicyImprovement(actions=["left", "right"], **settings).fit(old)
+    found.save(tmp_path / "better")
+    policy = str(tmp_path / "better/policy.json")
+    value = fedsa.ValueFunction(policy=policy, **settings).fit(new)
+    # From 0.5 the right end is 5 or 3 steps away.
+    truth = (0.9**4 + 0.9**2) / 2
+    both = [value.value().all, value.value("importance").all]
+    assert all(abs(one.mean - truth) < 4 * one.se + 0.03 for one in both), (both, truth)
+    acted = fedsa.ValueFunction(**settings).fit(new).value().all
+    assert acted.mean < truth - 0.2
+    out = tmp_path / "out"
+    program("evaluate", *new, "--policy", policy, "--gamma", "0.9", "--features", "fourier:3", "--out", out, "-q")
+    assert json.loads((out / "weights.json").read_text())["theta"] == value.weights_.tolist()
+    with pytest.raises(InputError, match="found from .* of the 60 episodes"):
+        fedsa.ValueFunction(policy=policy, **settings).fit(old)
+    without = walks(0.1, 10, with_behaviour=False)
+    with pytest.raises(InputError, match="behaviour"):
+        fedsa.ValueFunction(policy=policy, **settings).fit(csv(tmp_path / "without.csv", without))
+
+
+def test_pessimistic_policies_are_kept(tmp_path: Path) -> None:
+    log = walks(0.2, 0)
+    settings: dict[str, Any] = {"actions": ["left", "right"], "gamma": 0.9, "features": "fourier:3", "ridge": 1e-4}
+    states = np.linspace(0, 1, 200)[:, None]
+    # Right is a rare action here.
+    rare = {name: column[(log["action"] == 0) | (log["episode"] < 2)] for name, column in log.items()}
+    plain = fedsa.PolicyImprovement(**settings).fit([rare])
+    careful = fedsa.PolicyImprovement(**settings, pessimism="support:20").fit([rare])
+    assert careful.q_.greedy(states).sum() < plain.q_.greedy(states).sum()
+    careful.save(tmp_path)
+    again = fedsa.ActionValueFunction.load(tmp_path)
+    assert (again.greedy(states) == careful.q_.greedy(states)).all()
+    program("predict", tmp_path, csv(tmp_path / "log.csv", rare), "--out", tmp_path / "actions.csv")
+    actions = [line.rsplit(",", 1)[1] for line in (tmp_path / "actions.csv").read_text().splitlines()[1:]]
+    assert actions == [("left", "right")[a] for a in careful.q_.greedy(rare["states"][:, None])]
+    with pytest.raises(InputError, match="lcb:KAPPA"):
+        fedsa.PolicyImprovement(**settings, pessimism="lcb:-1").fit([rare])
+
+
+def test_policies_are_functions_and_have_values() -> None:
+    found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:2").fit([walks(0.2, 3)])
+    q, states = found.q_, np.linspace(0, 1, 7)[:, None]
+    act = q.policy()
+    assert [act(state) for state in states] == q.greedy(states).tolist()
+    soft = q.policy(soften=0.5, rng=0)
+    assert 0 < sum(soft(0.3) == q.greedy([[0.3]])[0] for _ in range(200)) < 200
+    assert q.value(states) == pytest.approx(q.q(states).max(axis=1))
+    assert q.value(states, lambda states: np.full((len(states), 2), 0.5)) == pytest.approx(q.q(states).mean(axis=1))
+    with pytest.raises(InputError, match="shape"):
+        q.value(states, lambda states: np.ones(len(states)))
+
+
+def test_policies_have_pictures() -> None:
+    found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:2").fit([walks(0.2, 3)])
+    assert "number of the chosen action" in found.plot().svg and "held-out" in found.plot("ridges").svg
+    with pytest.raises(NotAvailable):
+        pickle.loads(pickle.dumps(found)).plot()
+    with pytest.raises(InputError, match="policy, ridges"):
+        found.plot("values")  # type: ignore[arg-type]
 
 
 def test_wrong_actions_are_refused() -> None:

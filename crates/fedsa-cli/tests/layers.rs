@@ -34,6 +34,7 @@ const LAYERS: &[(&str, Layers)] = &[
                 "gd",
                 "giant",
                 "gmres",
+                "importance_averaging",
                 "lbfgs",
                 "lspi",
                 "lstd",

@@ -16,7 +16,7 @@ use fedsa_cli::args::Cli;
 use fedsa_cli::error::status_of;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::file_schema::of_files;
-use fedsa_experiment::folder::{GROWING, OUTPUTS, TUNING, VALUE_PICTURES};
+use fedsa_experiment::folder::{GROWING, OUTPUTS, POLICY_PICTURES, TUNING, VALUE_PICTURES};
 use fedsa_experiment::names::QUANTITIES;
 use serde_json::{Map, Value as Json};
 
@@ -100,11 +100,12 @@ fn region(name: &str, page: &str, schema: &Json) -> Option<String> {
     Some(match name {
         "keys method common" => keys(&common_keys(), page, &[]),
         "files" => {
+            let of_policies = POLICY_PICTURES.iter().map(|name| (format!("{name}.svg"), "a picture of `fedsa improve`; PNG or PDF too"));
             let of_values = VALUE_PICTURES.iter().map(|name| (format!("{name}.svg"), "a picture of `fedsa evaluate`; PNG or PDF too"));
             let of_tuning = TUNING.iter().map(|name| ((*name).to_string(), "the answer of `fedsa tune`"));
             let growing = [(GROWING.to_string(), "recorded rounds of a run that is under way")];
             let outputs = OUTPUTS.iter().map(|(name, about)| ((*name).to_string(), *about));
-            let all = outputs.chain(of_values).chain(of_tuning).chain(growing);
+            let all = outputs.chain(of_values).chain(of_policies).chain(of_tuning).chain(growing);
             table(&["file", "is"], all.map(|(name, about)| vec![format!("`{name}`"), about.to_string()]))
         }
         "problems" => table(

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use faer::Mat;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::arrays::Arrays;
 use fedsa_evaluate::uncertainty::Covariance;
 use fedsa_problems::control::action_values::ActionValues;
-use fedsa_problems::control::pessimism::Caution;
-use fedsa_problems::logs::by_policy::KnownPolicy;
+use fedsa_problems::control::pessimism::{Caution, Coverage};
 use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
-use faer::Mat;
+use fedsa_problems::logs::by_policy::KnownPolicy;
 use serde_json::{Value, json};
 
 use super::linear_model::{FORMAT, LinearModel};
@@ -71,7 +71,7 @@ impl KnownPolicy for PolicyModel {
 /// A rule about rare actions in `policy.json`: for each action the lower triangle of its m x m matrix, row by row.
 pub fn caution_json(caution: &Caution) -> Value {
     let triangle = |of: &Mat<f64>| -> Vec<f64> { (0..of.nrows()).flat_map(|i| (0..=i).map(move |j| of[(i, j)])).collect() };
-    let inverses: Vec<Vec<f64>> = caution.inverses.iter().map(triangle).collect();
+    let inverses: Vec<Vec<f64>> = caution.coverage.0.iter().map(triangle).collect();
     json!({ "rule": caution.rule, "sigma": caution.sigma, "inverses": inverses })
 }
 
@@ -86,7 +86,7 @@ fn caution_of(json: &Value, features: usize, actions: usize) -> Result<Caution> 
         return Err(bad(format!("`inverses` are not {actions} triangles of {features} rows")));
     }
     let of = |one: &Vec<f64>| Mat::from_fn(features, features, |i, j| one[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
-    Ok(Caution { rule, sigma, inverses: triangles.iter().map(of).collect() })
+    Ok(Caution { rule, sigma, coverage: Coverage(triangles.iter().map(of).collect()) })
 }
 
 impl PolicyModel {

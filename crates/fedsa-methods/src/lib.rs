@@ -24,6 +24,7 @@ pub mod fitted_q;
 pub mod gd;
 pub mod giant;
 pub mod gmres;
+pub mod importance_averaging;
 pub mod lbfgs;
 pub mod local;
 mod local_sa;
@@ -58,6 +59,11 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("scaffold", "control variates of the agents and of the server", scaffold::Scaffold),
     kind!("fedlin", "FedHSA with a sample of its own in the first local step", fedlin::FedLin),
     kind!("fedprox", "local steps that are pulled back to the round's model", fedprox::FedProx),
+    kind!(
+        "importance-averaging",
+        "entries of tables count by their visits in the round (Q-learning)",
+        importance_averaging::ImportanceAveraging
+    ),
     kind!("one-shot", "all local steps first, then one average", one_shot::OneShot),
     kind!("fedtd", "one direction an agent and round (federated TD over channels)", fedtd::FedTd),
     kind!("delayed-sa", "directions at stale models", delayed_sa::DelayedSa),

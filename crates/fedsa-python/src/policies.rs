@@ -8,6 +8,7 @@ use fedsa_data::weights::{self, FittedModel, PolicyModel};
 use fedsa_experiment::RunSettings;
 use fedsa_experiment::config;
 use fedsa_experiment::improve::{ImproveSettings, Improved, PolicySearch};
+use fedsa_experiment::picture::DrawnFigure;
 use numpy::{PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,7 +19,7 @@ use crate::convert;
 use crate::engine::{self, Event};
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
-use crate::results::{RanResults, report};
+use crate::results::{Figure, RanResults, report};
 use crate::values::{Given, logs_of, number_episodes};
 
 /// The results of an improvement.
@@ -26,6 +27,7 @@ use crate::values::{Given, logs_of, number_episodes};
 pub struct PolicyFit {
     policy: Json,
     told: Json,
+    pictures: Vec<(&'static str, DrawnFigure)>,
     ran: OnceLock<Py<RanResults>>,
 }
 
@@ -39,6 +41,11 @@ impl PolicyFit {
     /// The report, as JSON.
     fn told_json(&self) -> String {
         self.told.to_string()
+    }
+
+    /// The pictures by name.
+    fn pictures(&self) -> Vec<(&'static str, Figure)> {
+        self.pictures.iter().map(|(name, drawn)| (*name, Figure(drawn.clone()))).collect()
     }
 
     /// The runs.
@@ -94,7 +101,9 @@ fn parts(improved: Improved) -> (PolicyFit, fedsa_experiment::run::Ran) {
         "may_be_worse": improved.may_be_worse(),
         "seconds": improved.ran.results.cells[0][0].seconds,
     });
-    (PolicyFit { policy: improved.json(), told, ran: OnceLock::new() }, improved.ran)
+    let drawn = |(name, picture)| (name, DrawnFigure::new(&improved.ran.plan.experiment, picture, improved.ran.config()));
+    let pictures = improved.pictures().into_iter().map(drawn).collect();
+    (PolicyFit { policy: improved.json(), told, pictures, ran: OnceLock::new() }, improved.ran)
 }
 
 /// Values of actions, and the policy that follows them.

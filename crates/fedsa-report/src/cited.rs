@@ -19,6 +19,9 @@ pub fn source(kind: &str) -> Option<&'static str> {
         "fedprox" => {
             "T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith: Federated optimization in heterogeneous networks. MLSys 2020"
         }
+        "importance-averaging" => {
+            "J. Woo, G. Joshi, Y. Chi: The blessing of heterogeneity in federated Q-learning: Linear speedup and beyond. JMLR 2025"
+        }
         "one-shot" => "H. Tian et al., 2024: one-shot averaging of TD learning",
         "projected-td" => {
             "H. Wang, A. Mitra, H. Hassani, G. J. Pappas, J. Anderson: Federated temporal difference learning with linear function approximation under environmental heterogeneity. 2023"

@@ -21,6 +21,7 @@ use fedsa::uplink::codec::{Codec, CodecSettings, Exact, Float32, Quantised, Rand
 use fedsa::uplink::stage::erasure::Erasure;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
+use fedsa_problems::control::sarsa::Sarsa;
 use fedsa_problems::kernel::gram;
 use fedsa_problems::kernel::symmetric::term_chunks;
 use fedsa_problems::linear::finite_sum::FiniteSum;
@@ -39,6 +40,7 @@ fn main() {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["kernel"] => kernel(),
         ["scalar"] => scalar(),
+        ["sarsa"] => sarsa(),
         ["round"] => round(),
         ["short"] => short(),
         ["dense"] => dense(),
@@ -51,7 +53,7 @@ fn main() {
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
             eprintln!(
-                "usage: bench kernel | scalar | round | short | dense | terms | hessians | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+                "usage: bench kernel | scalar | sarsa | round | short | dense | terms | hessians | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
             );
             std::process::exit(2);
         }
@@ -88,23 +90,69 @@ fn garnet(agents: usize, sampling: Law, isa: Isa) -> Arc<dyn Field> {
 fn kernel() {
     for law in [Law::Iid, Law::Markov] {
         for isa in Isa::available() {
-            let field = garnet(AGENTS, law, isa);
-            let etas = vec![0.01; STEPS];
-            let mut lanes = Lanes::new(D, field.chain_len());
-            let phase = || {
-                for first in (0..AGENTS).step_by(LANES) {
-                    lanes.len = LANES.min(AGENTS - first);
-                    for l in 0..lanes.len {
-                        lanes.agents[l] = first + l;
-                        lanes.set_stream(l, stream(0, Purpose::Sample, 0, first + l));
-                    }
-                    field.local_phase(std::slice::from_mut(&mut lanes), &etas);
-                }
-            };
             let name = format!("{law:?} {isa:?}").to_lowercase();
-            report(&name, time((AGENTS * STEPS) as f64, if isa == Isa::Portable { 3 } else { 15 }, phase));
+            steps(&name, &*garnet(AGENTS, law, isa), if isa == Isa::Portable { 3 } else { 15 });
         }
     }
+}
+
+/// Times the local steps of all agents on one core.
+fn steps(name: &str, field: &dyn Field, repetitions: usize) {
+    let etas = vec![0.01; STEPS];
+    let mut lanes = Lanes::new(field.dim(), field.chain_len());
+    let phase = || {
+        for first in (0..AGENTS).step_by(LANES) {
+            lanes.len = LANES.min(AGENTS - first);
+            for l in 0..lanes.len {
+                lanes.agents[l] = first + l;
+                lanes.set_stream(l, stream(0, Purpose::Sample, 0, first + l));
+            }
+            field.local_phase(std::slice::from_mut(&mut lanes), &etas);
+        }
+    };
+    report(name, time((AGENTS * STEPS) as f64, repetitions, phase));
+}
+
+/// One local step of SARSA along a chain on one core: three states, two actions, d = 6, a kernel per agent; and the same in plain loops.
+fn sarsa() {
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    const STATES: usize = 3;
+
+    let settings =
+        Sarsa::default().with_agents(AGENTS).with_states(STATES).with_branching(STATES).with_temperature(0.5).with_exploration(0.1);
+    let field = settings.field(&NoFiles, Sampling::default().with_kind(Law::Markov), Isa::best()).unwrap();
+    steps("fedsa", &*field, 7);
+
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
+    let mut uniform = move || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let below: Vec<[[f64; STATES]; 2 * STATES]> = (0..AGENTS)
+        .map(|_| {
+            std::array::from_fn(|_| {
+                let row: [f64; STATES] = std::array::from_fn(|_| uniform());
+                let sum: f64 = row.iter().sum();
+                [row[0] / sum, (row[0] + row[1]) / sum, 1.0]
+            })
+        })
+        .collect();
+    let rewards: [f64; 2 * STATES] = std::array::from_fn(|_| uniform());
+    let phase = || {
+        for below in &below {
+            let (mut theta, mut pair) = ([0.0f64; 2 * STATES], 0);
+            for _ in 0..STEPS {
+                let u = uniform();
+                let next = below[pair].iter().position(|p| u < *p).unwrap_or(STATES - 1);
+                let (a, b) = (theta[2 * next], theta[2 * next + 1]);
+                // The probability of the second action, with a temperature of 0.5 and a tenth of uniform actions.
+                let second = 0.9 / (1.0 + ((a - b) / 0.5).exp()) + 0.05;
+                let after = 2 * next + usize::from(uniform() < second);
+                theta[pair] += 0.01 * (rewards[pair] + 0.8 * theta[after] - theta[pair]);
+                pair = after;
+            }
+            black_box(theta);
+        }
+    };
+    report("plain loops", time((AGENTS * STEPS) as f64, 7, phase));
 }
 
 /// The same step as one would first write it: agent by agent, plain loops, an alias table per agent.

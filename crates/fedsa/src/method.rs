@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::local::Client;
-use crate::message::{Part, TELL, Unit};
+use crate::message::{Part, TELL};
 use crate::privacy::unit::PrivacyUnit;
 use crate::protocol::{Gather, Len, Protocol, ReplySpec};
 use crate::schedule::StepSize;
@@ -86,14 +86,9 @@ fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Up
     }
 }
 
-/// Checks that the method's parts can be sent by lanes, encoded, and corrected by error feedback.
+/// Checks that the method's parts can be encoded, and corrected by error feedback.
 fn check_parts(client: &dyn Client, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
     let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
-    let is_vector = |replies: &[ReplySpec]| matches!(replies, [want] if want.len == Len::Exactly(d) && want.part.unit() == Unit::Vector);
-    if client.facts().agents.is_none() && !protocol.exchanges.iter().all(|exchange| is_vector(&exchange.replies)) {
-        let what = "agents that work side by side in lanes, and an exchange that wants other than one vector of d components";
-        return Err(Error::new("protocol", what, "agents that compute alone (ByAgent)"));
-    }
     if let Some(want) = wants().find(|want| uplink.error_feedback && want.part.may_be_encoded() && want.len != Len::Exactly(d)) {
         let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {} of another length", want.part);
         return Err(Error::new("uplink.error_feedback", what, "error_feedback = false, for a method that sends anything else"));
@@ -287,6 +282,8 @@ pub enum Needs {
     LinearOperators,
     /// Linear systems under the policy that theta determines.
     PolicySystems,
+    /// Samples that each change one entry of a table.
+    Table,
 }
 
 /// The shape of a method in theory: its drift, and the settings that determine its rounds.

@@ -51,7 +51,13 @@ fn walk(c: usize) -> Log {
 }
 
 fn walks(agents: usize, ridge: f64) -> Arc<dyn Field> {
-    let settings = Improvement::new(Sources::One(String::new()), 2, FeatureSpec::Identity { bias: true }, 0.9).with_ridge(ridge);
+    let settings = Improvement::new(
+        Sources::One(String::new()),
+        ["left", "right"].map(String::from).to_vec(),
+        FeatureSpec::Identity { bias: true },
+        0.9,
+    )
+    .with_ridge(ridge);
     let logs = InMemory((0..agents).map(walk).collect());
     settings.field(&logs, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
 }

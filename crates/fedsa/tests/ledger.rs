@@ -17,6 +17,7 @@ use fedsa::uplink::{MessageKey, Uplink};
 use fedsa_problems::NoFiles;
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::noise::Noise;
+use fedsa_problems::nonlinear::q_learning::QLearning;
 use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 use fedsa_problems::td::garnet::Heterogeneity;
 
@@ -271,8 +272,11 @@ fn a_round_has_the_exchanges_of_the_table() {
     let is_linear = |kind: &str| matches!(kind, "lstd" | "gmres" | "lspi" | "fitted-q");
     let alone = crate::common::computing_alone().into_iter();
     let alone = alone.map(|(kind, method)| (if is_linear(kind) { &symmetric } else { &losses }, (kind, method)));
+    let table = field(&QLearning::default(), Law::Iid);
+    let importance = crate::common::method("importance-averaging", r#"{"step_size": 0.1, "local_steps": 3}"#);
+    let of_tables = std::iter::once((&table, ("importance-averaging", importance)));
     let mut seen: Vec<(&str, Vec<u64>)> = Vec::new();
-    for (field, (kind, method)) in first_order.chain(alone) {
+    for (field, (kind, method)) in first_order.chain(alone).chain(of_tables) {
         let mut run = run(field, &*method, &EXACT, SEED);
         for _ in 0..ROUNDS {
             let before = run.ledger().exchanges;

@@ -15,8 +15,9 @@ type Measured = (String, Value);
 type Part = fn(&mut Map<String, Value>) -> Result<(), String>;
 
 /// What is measured, in this order.
-const PARTS: [Part; 14] = [
+const PARTS: [Part; 15] = [
     steps,
+    sarsa_steps,
     rounds,
     short_rounds,
     dense_steps,
@@ -69,6 +70,22 @@ fn steps(all: &mut Map<String, Value>) -> Result<(), String> {
     step_table(&kernel, &peers);
     all.insert("step_ns".into(), object(&kernel));
     all.insert("peer_step_ns".into(), object(&peers));
+    Ok(())
+}
+
+/// The steps of SARSA, beside those of peers.
+fn sarsa_steps(all: &mut Map<String, Value>) -> Result<(), String> {
+    let mut steps = engine(&["sarsa"])?;
+    match python::interpreter(&[python::NUMPY]) {
+        Ok(interpreter) => steps.extend(lines(Command::new(&interpreter).arg(root().join("benchmarks/sarsa_numpy.py")))?),
+        Err(why) => eprintln!("{why}\nno NumPy here: compared with the plain loop only"),
+    }
+    println!("\nA step of SARSA along a chain, d = 6, ns     least     median    largest  over fedsa (least)");
+    let ours = steps.first().map_or(f64::NAN, |(_, result)| number(result, "least"));
+    for (name, result) in &steps {
+        println!("{name:<38} {} {:>12.1}", spread(result, 1), number(result, "least") / ours);
+    }
+    all.insert("sarsa_step_ns".into(), object(&steps));
     Ok(())
 }
 

@@ -18,7 +18,8 @@ fn complete_problem(kind: &str) -> String {
         "least-squares" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "elsewhere" => "dim = 2\nweights = [0.5, 0.5]\nof = { kind = \"garnet\" }",
         "improvement" => {
-            let logs = "kind = \"improvement\"\npath = \"a.csv\"\nactions = [\"stay\", \"go\"]\ngamma = 0.9\nfeatures = { kind = \"identity\" }";
+            let logs =
+                "kind = \"improvement\"\npath = \"a.csv\"\nactions = [\"stay\", \"go\"]\ngamma = 0.9\nfeatures = { kind = \"identity\" }";
             return file(logs, "kind = \"mean\"", FEDLSA, "");
         }
         "policy-gradient" => "agents = 3\nlength = 5",
@@ -33,6 +34,7 @@ fn complete_method(kind: &str) -> String {
     let own = match kind {
         "scafflsa-random" => "talk_probability = 0.5",
         "projected-td" => "local_steps = 2\nradius = 3.0",
+        "importance-averaging" => "local_steps = 2",
         "fedprox" => "local_steps = 2\nproximal_mu = 0.1",
         "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
         _ => "",

@@ -17,7 +17,7 @@ use fedsa_problems::logs::survey::LogFacts;
 use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;
-use super::pictures::{self, SeenStates, ValueColumns};
+use super::pictures::{self, SeenStates, ValueColumns, Values};
 use super::{Data, FeatureChoice, LogsRead, notes, policy_value, possible};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
@@ -312,8 +312,9 @@ impl Evaluated {
         if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
             return None;
         }
-        let columns = ValueColumns { wanted: value_columns, setting: words.value_columns };
-        pictures::value(map, self.theta(), self.covariance.as_ref(), &SeenStates::of(&logs.facts), columns)
+        let columns = ValueColumns { wanted: value_columns, setting: Some(words.value_columns) };
+        let values = Values::new(map, self.theta(), self.covariance.as_ref());
+        pictures::over_states(&values, &SeenStates::of(&logs.facts), columns)
     }
 
     /// `weights.json`, `weights.npz` and the pictures, with their contents.

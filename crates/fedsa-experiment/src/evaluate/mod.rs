@@ -11,7 +11,7 @@ mod feature_choice;
 mod fewer_features;
 mod logs_read;
 mod notes;
-mod pictures;
+pub(crate) mod pictures;
 pub(crate) mod policy_value;
 mod possible;
 mod settings;

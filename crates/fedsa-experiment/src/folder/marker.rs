@@ -7,7 +7,7 @@ use fedsa_data::atomic::at;
 use fedsa_data::regular;
 use serde::{Deserialize, Serialize};
 
-use super::{COEFFICIENTS, GROWING, MARKER, OUTPUTS, OWN, SUMMARY, TUNING, VALUE_PICTURES, is_file, is_folder};
+use super::{COEFFICIENTS, GROWING, MARKER, OUTPUTS, OWN, POLICY_PICTURES, SUMMARY, TUNING, VALUE_PICTURES, is_file, is_folder};
 use fedsa_figure::Format;
 
 /// The version of the marker's layout.
@@ -140,6 +140,10 @@ impl Marker {
 
 /// Whether an output can have this name.
 fn is_output(name: &str) -> bool {
-    let mut pictures = VALUE_PICTURES.iter().chain([&COEFFICIENTS]).flat_map(|stem| Format::ALL.map(|format| format.file_name(stem)));
+    let mut pictures = VALUE_PICTURES
+        .iter()
+        .chain(&POLICY_PICTURES)
+        .chain([&COEFFICIENTS])
+        .flat_map(|stem| Format::ALL.map(|format| format.file_name(stem)));
     OUTPUTS.iter().any(|(output, _)| *output == name) || TUNING.contains(&name) || pictures.any(|picture| picture == name)
 }

@@ -44,12 +44,13 @@ const LOCK: &str = "lock";
 /// The file to which lines are appended while runs are in progress.
 pub const GROWING: &str = "trace.jsonl";
 
-/// The possible names of outputs with descriptions, except [`VALUE_PICTURES`] and [`TUNING`].
+/// The possible names of outputs with descriptions, except [`VALUE_PICTURES`], [`POLICY_PICTURES`] and [`TUNING`].
 pub const OUTPUTS: &[(&str, &str)] = &[
     (SUMMARY, "outcomes, floors, predictions, costs and checks; written last"),
     ("config.toml", "the file as it ran, with defaults written out and paths absolute"),
     ("trace.parquet", "a row for each method, point, seed and recorded round"),
     ("theta.npz", "the final outputs of the methods, and the root"),
+    ("iterates.npz", "the outputs at all recorded rounds, if Python asked for them"),
     ("figure.svg", "the picture"),
     ("figure.png", "the picture"),
     ("figure.pdf", "the picture"),
@@ -59,6 +60,8 @@ pub const OUTPUTS: &[(&str, &str)] = &[
 ];
 /// The pictures of `fedsa evaluate`, without extensions: the value function, predicted values against returns, and the costs of methods.
 pub const VALUE_PICTURES: [&str; 3] = ["value", "returns", "methods"];
+/// The pictures of `fedsa improve`, without extensions: the policy, and values of the ridges that were tried.
+pub const POLICY_PICTURES: [&str; 2] = ["policy", "ridges"];
 /// The picture of the coefficients of `fedsa fit`, without its extension.
 pub const COEFFICIENTS: &str = "coefficients";
 /// The outputs of `fedsa tune` in addition to its summary.

@@ -5,18 +5,23 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
-use fedsa_evaluate::policy_value::improved::ImprovedValue;
 use fedsa_data::weights;
+use fedsa_evaluate::policy_value::improved::ImprovedValue;
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::improvement::{Improving, PolicyEnding};
-use fedsa_problems::control::pessimism::Caution;
+use fedsa_problems::control::pessimism::{Caution, Coverage};
 use fedsa_problems::logs::by_policy::episode_hashes;
 use serde_json::{Value as Json, json};
 
 use super::notes::FEW_ROWS;
+use super::pictures::PolicyOfStates;
 use super::tables::ending_name;
-use super::{ImproveData, notes, tables};
+use super::{ImproveData, notes, pictures, tables};
+use crate::evaluate::pictures::{SeenStates, ValueColumns, over_states};
+use crate::folder::POLICY_PICTURES;
 use crate::outcome::Outcome;
+use crate::output;
+use crate::picture::Picture;
 use crate::run::{IfExists, Ran};
 use crate::summary::Summary;
 
@@ -49,6 +54,7 @@ pub struct Improved {
     pub training: Vec<String>,
     /// What lowers the values of rare actions.
     pub caution: Option<Caution>,
+    coverage: Coverage,
 }
 
 impl Improved {
@@ -90,14 +96,15 @@ impl Improved {
             }
             let (theta, value) = best.expect("at least one policy");
             let is_finite = theta.iter().all(|x| x.is_finite());
-            let rare = if is_finite { improving.rare_pairs(&theta, FEW_ROWS)? } else { Vec::new() };
-            Ok((theta, value, rare, improving.degrees_of_freedom()?))
+            let coverage = improving.coverage()?;
+            let rare = if is_finite { improving.rare_pairs(&coverage, &theta, FEW_ROWS) } else { Vec::new() };
+            Ok((theta, value, rare, improving.degrees_of_freedom()?, coverage))
         };
-        let (theta, value, rare, degrees) = found().map_err(|e| ran.unfinished(e))?;
+        let (theta, value, rare, degrees, coverage) = found().map_err(|e| ran.unfinished(e))?;
         let rare = data.logs.facts.iter().map(|facts| facts.name.clone()).zip(rare).collect();
         let hashes = data.logs.sources.iter().map(|source| episode_hashes(&**source)).collect::<Result<Vec<_>>>();
         let (training, caution) = (hashes.map_err(|e| ran.unfinished(e))?.concat(), improving.caution().cloned());
-        let mut improved = Self { ran, data, ending, theta, value, rare, degrees, training, caution };
+        let mut improved = Self { ran, data, ending, theta, value, rare, degrees, training, caution, coverage };
         let notes = notes::of(&improved.data, ending, improved.value.as_ref(), &improved.rare);
         improved.ran.add_notes(notes);
         improved.ran.took_until_now();
@@ -169,9 +176,27 @@ impl Improved {
         })
     }
 
-    /// `policy.json` with its contents.
+    /// The pictures by the names of [`POLICY_PICTURES`], as far as they have content: the policy over state columns, and the values of the
+    /// ridges that were tried.
+    pub fn pictures(&self) -> Vec<(&'static str, Picture)> {
+        let ImproveData { settings, map, ridge, logs, .. } = &self.data;
+        let policy = || {
+            let (values, actions) = (self.values(), &settings.actions[..]);
+            let of = PolicyOfStates { map, values, coverage: &self.coverage, actions };
+            over_states(&of, &SeenStates::of(&logs.facts), ValueColumns { wanted: &[], setting: None })
+        };
+        // Diverged values show nothing.
+        let all = [(self.ending != PolicyEnding::Diverged).then(policy).flatten(), ridge.as_ref().and_then(pictures::ridges)];
+        POLICY_PICTURES.into_iter().zip(all).filter_map(|(stem, picture)| Some((stem, picture?))).collect()
+    }
+
+    /// `policy.json` and the pictures, with their contents.
     fn files(&self) -> Vec<(String, Vec<u8>)> {
-        vec![(POLICY.to_string(), format!("{:#}\n", self.json()).into_bytes())]
+        let mut files = vec![(POLICY.to_string(), format!("{:#}\n", self.json()).into_bytes())];
+        for (stem, picture) in self.pictures() {
+            files.extend(output::pictures(&self.ran.plan, stem, &picture, self.ran.config()));
+        }
+        files
     }
 
     /// Writes the files of the improvement and of its run into its folder; nothing without a folder.

@@ -6,6 +6,7 @@
 mod experiment;
 mod improved;
 mod notes;
+mod pictures;
 mod ridge;
 mod settings;
 mod tables;
@@ -31,9 +32,10 @@ use toml::Value;
 
 use crate::config::{self, Experiment};
 use crate::evaluate::default_features;
-use crate::folder::FolderWork;
+use crate::folder::{FolderWork, POLICY_PICTURES};
 use crate::made;
 use crate::observer::{Computed, RunObserver};
+use crate::output;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use improved::{Improved, POLICY};
@@ -175,7 +177,8 @@ impl PolicySearch {
     /// As [`Job::run`].
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Improved>, Error> {
         let Self { data, experiment, built, improving, began } = self;
-        let names = vec![POLICY.to_string()];
+        let mut names = vec![POLICY.to_string()];
+        names.extend(POLICY_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
         // What the experiment does not contain.
         let further = format!("soften {}, level {}", data.soften, data.value.level);
         let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Improvement);

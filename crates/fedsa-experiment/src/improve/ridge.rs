@@ -42,6 +42,8 @@ pub struct TriedRidge {
     pub ending: PolicyEnding,
     /// The value of the policy on held-out episodes; `None` if it is not known.
     pub value: Option<ValueEstimate>,
+    /// The value of the policy as the fit has it, which is too good.
+    pub in_fit: f64,
 }
 
 impl RidgeChoice {
@@ -63,8 +65,8 @@ impl RidgeChoice {
             let value = data.value(theta, improving.caution())?.filter(|value| value.new.all.estimate.is_finite());
             let settles = end.ending == PolicyEnding::Settled;
             let rank = value.as_ref().filter(|value| settles && !value.is_impossible()).map(|value| value.new.all.estimate);
-            let (degrees, ending) = (improving.degrees_of_freedom()?, end.ending);
-            tried.push((rank, TriedRidge { ridge, degrees, ending, value: value.map(|value| value.new.all) }));
+            let (degrees, ending, in_fit) = (improving.degrees_of_freedom()?, end.ending, improving.start_value(theta));
+            tried.push((rank, TriedRidge { ridge, degrees, ending, value: value.map(|value| value.new.all), in_fit }));
         }
         // The first of equal values, which has most ridge.
         let best = tried.iter().filter_map(|(rank, _)| *rank).max_by(f64::total_cmp);

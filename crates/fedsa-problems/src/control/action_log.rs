@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use super::greedy::greedy;
-use super::pessimism::Caution;
+use super::pessimism::{Caution, Coverage};
 use crate::features::FeatureMap;
 use crate::logs::block_features::BlockFeatures;
 use crate::logs::source::{LogSource, read_checked};
@@ -35,6 +35,8 @@ pub struct ActionLog {
     /// The action of the next row of the same episode, or [`UNKNOWN`].
     after: Vec<u32>,
     rewards: Vec<f64>,
+    /// The first states of episodes.
+    starts: Vec<u32>,
     /// What is subtracted from the values of the actions in each state before one is chosen, K numbers each; empty for nothing.
     less: Vec<f64>,
 }
@@ -49,8 +51,18 @@ impl ActionLog {
         let m = map.len();
         let index = || Vec::with_capacity(rows);
         let (here, next, taken, after) = (index(), index(), index(), index());
-        let mut log =
-            Self { m, actions, phi: Vec::with_capacity((rows + 1) * m), here, next, taken, after, rewards: Vec::with_capacity(rows), less: Vec::new() };
+        let mut log = Self {
+            m,
+            actions,
+            phi: Vec::with_capacity((rows + 1) * m),
+            here,
+            next,
+            taken,
+            after,
+            rewards: Vec::with_capacity(rows),
+            starts: Vec::new(),
+            less: Vec::new(),
+        };
         let mut features = BlockFeatures::new(map, agents);
         read_checked(source, &mut |batch| {
             let Some(of) = batch.log.actions.as_ref().filter(|of| of.count == actions) else {
@@ -60,6 +72,9 @@ impl ActionLog {
             for i in 0..batch.log.len() {
                 let [phi, next] = features.of(batch.log, i);
                 log.push(phi, (!batch.log.done[i]).then_some(next), of.taken[i], batch.log.rewards[i], batch.begins(i));
+                if batch.starts(i) {
+                    log.starts.extend(log.here.last());
+                }
             }
             crate::memory::check_transitions("path", log.states() as f64)
         })?;
@@ -209,14 +224,23 @@ impl ActionLog {
     }
 
     /// The share of the rows' states in which fewer than `least` rows are behind the choice of theta, `1 / (phi^T inverse_a phi)`.
-    pub fn rare_share(&self, inverses: &[Mat<f64>], theta: &[f64], least: f64) -> f64 {
-        let (mut q, mut rare) = (Vec::new(), 0usize);
-        for state in &self.here {
-            let (inverse, phi) = (&inverses[self.choice(*state, theta, &mut q) as usize], self.phi(*state));
-            let h: f64 = phi.iter().enumerate().map(|(j, x)| x * linalg::dot(inverse.col_as_slice(j), phi)).sum();
-            rare += usize::from(h * least > 1.0);
-        }
-        rare as f64 / self.len() as f64
+    pub fn rare_share(&self, coverage: &Coverage, theta: &[f64], least: f64) -> f64 {
+        let mut q = Vec::new();
+        let mut is_rare = |state: u32| {
+            let action = self.choice(state, theta, &mut q) as usize;
+            coverage.h(self.phi(state), action) * least > 1.0
+        };
+        self.here.iter().filter(|state| is_rare(**state)).count() as f64 / self.len() as f64
+    }
+
+    /// The sum of `q(s, a)` over the first states of episodes with the choice a of theta, and the number of episodes.
+    pub fn start_values(&self, theta: &[f64]) -> (f64, usize) {
+        let mut q = Vec::new();
+        let mut value = |state: u32| {
+            let action = self.choice(state, theta, &mut q);
+            linalg::dot(self.phi(state), self.weights_of(theta, action))
+        };
+        (self.starts.iter().map(|state| value(*state)).sum(), self.starts.len())
     }
 
     /// `out = mean psi (r + gamma q(s', a') - q(s, a)) - EPS theta`, with the choice a' of theta in the next state; d numbers.

@@ -23,7 +23,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::action_log::{ActionLog, add_ridge};
-use super::pessimism::{Caution, Pessimism};
+use super::pessimism::{Caution, Coverage, Pessimism};
 use crate::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges};
 use crate::logs::log_form::{BadRows, LogForm};
 use crate::logs::replay::{Logs, Scaling, Sources};
@@ -484,8 +484,8 @@ impl Improving {
         self.ridge = ridge;
         self.caution = match pessimism {
             Pessimism::None => None,
-            Pessimism::Support(_) => Some(Caution { rule: pessimism, sigma: 0.0, inverses: self.inverses()? }),
-            Pessimism::LowerBound(_) => Some(Caution { rule: pessimism, sigma: self.residual_deviation()?, inverses: self.inverses()? }),
+            Pessimism::Support(_) => Some(Caution { rule: pessimism, sigma: 0.0, coverage: self.coverage()? }),
+            Pessimism::LowerBound(_) => Some(Caution { rule: pessimism, sigma: self.residual_deviation()?, coverage: self.coverage()? }),
         };
         let caution = self.caution.as_ref();
         self.agents.iter_mut().for_each(|agent| agent.set_caution(caution));
@@ -533,8 +533,11 @@ impl Improving {
         g
     }
 
-    /// For each action, `(n (G_a + EPS I))^-1` with the n rows of all agents: G has a block of m x m numbers for each.
-    fn inverses(&self) -> Result<Vec<Mat<f64>>> {
+    /// The rows of all agents behind pairs of a state and an action. G has a block of m x m numbers for each action.
+    ///
+    /// # Errors
+    /// When it is not finite.
+    pub fn coverage(&self) -> Result<Coverage> {
         let (m, n) = (self.agents[0].features(), self.agents.iter().map(ActionLog::len).sum::<usize>() as f64);
         // Pairs in directions without rows have none behind them, without a ridge too.
         let ridge = self.ridge + 1e-12 * self.mean_square();
@@ -545,17 +548,19 @@ impl Improving {
             require(inverse.is_all_finite(), "ridge", self.ridge, "one with which G is regular")?;
             Ok(inverse)
         };
-        (0..self.dim()).step_by(m).map(of).collect()
+        (0..self.dim()).step_by(m).map(of).collect::<Result<_>>().map(Coverage)
     }
 
-    /// For each agent, the share of its logged states in which fewer than `least` rows are behind the action that the policy of theta chooses:
-    /// `1 / h` with `h = psi^T (n (G + EPS I))^-1 psi` and the n rows of all agents.
-    ///
-    /// # Errors
-    /// When an inverse is not finite.
-    pub fn rare_pairs(&self, theta: &[f64], least: f64) -> Result<Vec<f64>> {
-        let inverses = self.inverses()?;
-        Ok(self.agents.iter().map(|agent| agent.rare_share(&inverses, theta, least)).collect())
+    /// The mean over the first states of all episodes of `q(s, a)` with the choice a of theta: the value of the policy as the fit has it, which
+    /// is too good. NaN without the start of an episode.
+    pub fn start_value(&self, theta: &[f64]) -> f64 {
+        let (sum, count) = self.agents.iter().map(|agent| agent.start_values(theta)).fold((0.0, 0), |(x, n), (y, m)| (x + y, n + m));
+        sum / count as f64
+    }
+
+    /// For each agent, the share of its logged states in which fewer than `least` rows are behind the action that the policy of theta chooses.
+    pub fn rare_pairs(&self, coverage: &Coverage, theta: &[f64], least: f64) -> Vec<f64> {
+        self.agents.iter().map(|agent| agent.rare_share(coverage, theta, least)).collect()
     }
 }
 

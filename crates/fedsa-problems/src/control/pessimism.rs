@@ -81,6 +81,18 @@ impl schemars::JsonSchema for Pessimism {
     }
 }
 
+/// For each action `(n (G_a + EPS I))^-1`, m x m: how well the logs cover pairs of a state and an action.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coverage(pub Vec<Mat<f64>>);
+
+impl Coverage {
+    /// `h` of a state with these features (m) and an action: `1 / h` rows are behind the pair.
+    pub fn h(&self, phi: &[f64], action: usize) -> f64 {
+        let inverse = &self.0[action];
+        phi.iter().enumerate().map(|(j, x)| x * linalg::dot(inverse.col_as_slice(j), phi)).sum()
+    }
+}
+
 /// A rule with what it needs of the fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caution {
@@ -88,15 +100,14 @@ pub struct Caution {
     pub rule: Pessimism,
     /// The standard deviation of residuals.
     pub sigma: f64,
-    /// For each action `(n (G_a + EPS I))^-1`, m x m.
-    pub inverses: Vec<Mat<f64>>,
+    /// The rows behind pairs.
+    pub coverage: Coverage,
 }
 
 impl Caution {
     /// Subtracts `less(s, a)` from the values of the actions (K) in a state with these features (m).
     pub fn lower(&self, phi: &[f64], q: &mut [f64]) {
-        let h = |inverse: &Mat<f64>| -> f64 { phi.iter().enumerate().map(|(j, x)| x * linalg::dot(inverse.col_as_slice(j), phi)).sum() };
-        let h: Vec<f64> = self.inverses.iter().map(h).collect();
+        let h: Vec<f64> = (0..q.len()).map(|action| self.coverage.h(phi, action)).collect();
         match self.rule {
             Pessimism::None => {}
             Pessimism::LowerBound(kappa) => {
@@ -115,9 +126,9 @@ mod tests {
     use super::*;
 
     fn lowered(rule: Pessimism, phi: &[f64]) -> Vec<f64> {
-        let inverses = [0.01, 0.25, 4.0].map(|x| faer::Scale(x) * Mat::<f64>::identity(2, 2)).to_vec();
+        let coverage = Coverage([0.01, 0.25, 4.0].map(|x| faer::Scale(x) * Mat::<f64>::identity(2, 2)).to_vec());
         let mut q = vec![1.0, 2.0, 3.0];
-        Caution { rule, sigma: 2.0, inverses }.lower(phi, &mut q);
+        Caution { rule, sigma: 2.0, coverage }.lower(phi, &mut q);
         q
     }
 

@@ -354,6 +354,8 @@ struct Control {
     /// The row of the pair (s, a) is s A + a.
     features: Arc<Features>,
     actions: usize,
+    /// Whether features are tabular.
+    is_table: bool,
     gamma: f64,
     /// `sum_c p_c E phi phi^T`, d x d: the norm for errors of action values.
     gram: Mat<f64>,
@@ -367,8 +369,8 @@ impl Control {
     fn new(kinds: Vec<Environment>, features: Arc<Features>, settings: &QLearning, least: f64, sampling: Sampling) -> Self {
         let weights = equal_weights(settings.agents);
         let d = features.dim();
-        let mut control =
-            Self { kinds, features, actions: settings.actions, gamma: settings.gamma, gram: Mat::zeros(d, d), least, sampling, weights };
+        let (actions, gamma, is_table) = (settings.actions, settings.gamma, settings.feature_law == PairFeatures::Tabular);
+        let mut control = Self { kinds, features, actions, is_table, gamma, gram: Mat::zeros(d, d), least, sampling, weights };
         let of_kinds = control.kind_weights();
         for (kind, w) in of_kinds.iter().enumerate() {
             control.gram += faer::Scale(*w) * control.grams(kind).0;
@@ -483,6 +485,9 @@ impl Problem for Control {
 }
 
 impl Facts for Control {
+    fn is_table(&self) -> bool {
+        self.is_table && self.sampling.kind != Law::Mean && self.sampling.samples_per_step() == 1
+    }
     /// `-sum of mass phi(s, a) (phi(s, a) - gamma phi(s', greedy a'))^T`.
     fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
         let (environment, d) = (self.environment(c), theta.len());

@@ -476,6 +476,10 @@ pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<(
             let what = "the method improves a policy, and the operators of the problem are not known to be linear for a fixed policy";
             Err(Error::new("kind", what, "improvement or sarsa as the problem, or a method that needs samples only"))
         }
+        Needs::Table if !facts.is_table() => {
+            let what = "the method counts the visits of entries of a table, and not every sample of the problem changes one entry alone";
+            Err(Error::new("kind", what, "q-learning with tabular features and samples, one a step, or another method such as fedlsa"))
+        }
         _ => Ok(()),
     }
 }

@@ -403,7 +403,7 @@ fn set_etas(lanes: &mut Lanes, phase: &LocalPhase, steps: Range<usize>) {
     }
 }
 
-/// The answers of a batch: one vector of d components per agent, or the parts of each agent that computes alone.
+/// The answers of a batch: one vector of d components per agent, or parts.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     d: usize,
@@ -449,6 +449,11 @@ impl Outbox {
     pub(crate) fn set(&mut self, l: usize, other: Other) {
         self.other.resize(self.parts.len(), None);
         self.other[l] = Some(other);
+    }
+
+    /// Adds the answer of lane `l` as parts, if it is not one vector.
+    pub fn send_parts(&mut self, l: usize, parts: Vec<(Part, Body)>) {
+        self.set(l, Other::Parts(parts));
     }
 
     /// Removes and returns the content of lane `l` instead of a vector.

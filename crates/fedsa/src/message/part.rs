@@ -94,6 +94,8 @@ parts! {
     Answered = 33,
     /// The seeds of an agent's masks that do not cancel in a sum.
     Seeds = 34,
+    /// The logarithms of the weights of an agent's entries, up to a constant; d numbers.
+    LogWeights = 35,
 }
 
 /// A part of a method outside this crate, with a number from 128 to 255. Both halves of the method use the same constant:
@@ -171,7 +173,7 @@ impl Part {
     pub fn unit(self) -> Unit {
         match self {
             Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
-            Part::Gradient | Part::ExactGradient | Part::Step | Part::Product => Unit::Vector,
+            Part::Gradient | Part::ExactGradient | Part::Step | Part::Product | Part::LogWeights => Unit::Vector,
             Part::RankOne | Part::PackedPair => Unit::Vector,
             Part::Eigenvectors => Unit::Vectors,
             Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,

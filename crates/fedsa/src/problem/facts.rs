@@ -46,6 +46,10 @@ pub trait Facts: Send + Sync {
     fn is_elsewhere(&self) -> bool {
         self.base().is_some_and(Facts::is_elsewhere)
     }
+    /// Whether theta is a table, and every sample changes one entry alone.
+    fn is_table(&self) -> bool {
+        false
+    }
     /// The linear systems, if every `gbar_c` is affine.
     fn systems(&self) -> Option<&Systems> {
         self.base()?.systems()

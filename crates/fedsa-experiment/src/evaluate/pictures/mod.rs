@@ -6,7 +6,7 @@ mod value;
 
 pub use self::methods::methods;
 pub use self::returns::returns;
-pub use self::value::{SeenStates, ValueColumns, named_columns, value};
+pub use self::value::{SeenStates, StateFunction, ValueColumns, Values, named_columns, over_states};
 
 /// The smallest and the largest finite number.
 fn range_of(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {

@@ -1,4 +1,4 @@
-//! The value function over one or two state columns: a curve with its error, or heat maps.
+//! A function of states over one or two state columns: curves, or heat maps.
 
 use crate::numbers::{self, thousands};
 use crate::picture::Picture;
@@ -93,57 +93,86 @@ pub fn named_columns(names: &[String], columns: &[String]) -> Result<Vec<usize>>
     }
 }
 
+/// A function of states that a picture shows.
+pub trait StateFunction: Sync {
+    /// The features of states.
+    fn map(&self) -> &FeatureMap;
+    /// Its name, with which a title begins.
+    fn name(&self) -> &'static str;
+    /// The labels of its numbers. Columns are chosen by the first one.
+    fn labels(&self) -> Vec<String>;
+    /// Its numbers in a state; NaN where one is not known.
+    fn at(&self, state: &[f64]) -> Vec<f64>;
+    /// Whether the second number is the standard error of the first.
+    fn has_error(&self) -> bool;
+    /// What maps show besides the first number, in whole sentences; `shown` are the numbers with a map.
+    fn about(&self, shown: &[usize]) -> String;
+}
+
 /// A value function with its standard errors.
-struct Values<'a> {
+pub struct Values<'a> {
     map: &'a FeatureMap,
     theta: &'a [f64],
     covariance: Option<&'a Covariance>,
 }
 
-impl Values<'_> {
-    /// The value of a state, and its standard error if known; it is unknown for sparse features.
-    fn at(&self, state: &[f64]) -> (f64, Option<f64>) {
+impl<'a> Values<'a> {
+    /// The value function with these weights, whose covariance may be known.
+    pub fn new(map: &'a FeatureMap, theta: &'a [f64], covariance: Option<&'a Covariance>) -> Self {
+        // After a divergence the covariance overflows before the values do.
+        Self { map, theta, covariance: covariance.filter(|covariance| covariance.rows.iter().all(|x| x.is_finite())) }
+    }
+}
+
+impl StateFunction for Values<'_> {
+    fn map(&self) -> &FeatureMap {
+        self.map
+    }
+    fn name(&self) -> &'static str {
+        "Value function"
+    }
+    fn labels(&self) -> Vec<String> {
+        vec!["value v(s)".into(), "standard error of v(s)".into()]
+    }
+    /// The standard error is unknown for sparse features.
+    fn at(&self, state: &[f64]) -> Vec<f64> {
         if let Some((count, feature)) = self.map.sparse() {
             let (mut active, mut phi) = (vec![0; count], vec![1.0; count]);
             self.map.active(state, &mut active);
             if self.map.is_mixed() {
                 self.map.active_values(state, &mut phi);
             }
-            return (active.iter().zip(&phi).map(|(j, x)| feature * x * self.theta[*j as usize]).sum(), None);
+            return vec![active.iter().zip(&phi).map(|(j, x)| feature * x * self.theta[*j as usize]).sum(), f64::NAN];
         }
         let mut phi = vec![0.0; self.map.len()];
         self.map.eval(state, &mut phi);
         let value = phi.iter().zip(self.theta).map(|(x, w)| x * w).sum();
-        (value, self.covariance.map(|covariance| covariance.value_error(&phi)))
+        vec![value, self.covariance.map_or(f64::NAN, |covariance| covariance.value_error(&phi))]
+    }
+    fn has_error(&self) -> bool {
+        true
+    }
+    fn about(&self, shown: &[usize]) -> String {
+        if shown.len() > 1 { "The first map shows the value, the second its standard error.".into() } else { String::new() }
     }
 }
 
-/// The columns of a picture of the value function.
+/// The columns of a picture.
 #[derive(Clone, Copy)]
 pub struct ValueColumns<'a> {
     /// Their positions, if named.
     pub wanted: &'a [usize],
-    /// The caller's word for their setting.
-    pub setting: &'a str,
+    /// The caller's word for their setting, if there is one.
+    pub setting: Option<&'a str>,
 }
 
-/// The picture of the value function with weights `theta` over one or two state columns: those of `wanted`, or by default those along which
-/// the value varies most over the logged states. Other columns are at their medians. `covariance` is that of the weights, if known. `None`
-/// if no value is finite, or no column has a range.
-pub fn value(
-    map: &FeatureMap,
-    theta: &[f64],
-    covariance: Option<&Covariance>,
-    seen: &SeenStates,
-    ValueColumns { wanted, setting }: ValueColumns<'_>,
-) -> Option<Picture> {
+/// The picture of a function over one or two state columns: those of `wanted`, or by default those along which its first number varies most
+/// over the logged states. Other columns are at their medians. `None` if no value is finite, or no column has a range.
+pub fn over_states(of: &dyn StateFunction, seen: &SeenStates, ValueColumns { wanted, setting }: ValueColumns<'_>) -> Option<Picture> {
     if seen.count == 0 {
         return None;
     }
-    // After a divergence the covariance overflows before the values do.
-    let covariance = covariance.filter(|covariance| covariance.rows.iter().all(|x| x.is_finite()));
-    let values = Values { map, theta, covariance };
-    let medians = seen.medians();
+    let (map, medians) = (of.map(), seen.medians());
     let given = map.ranges();
     let ranges: Vec<(f64, f64)> =
         map.columns().iter().zip(&seen.ranges).map(|(column, seen)| given.get(column).copied().unwrap_or(*seen)).collect();
@@ -156,7 +185,7 @@ pub fn value(
     shown.retain(has_range);
     let is_choice = shown.len() > 2;
     if is_choice {
-        let spreads: Vec<f64> = (0..ranges.len()).map(|j| spread_along(&values, seen, &medians, j)).collect();
+        let spreads: Vec<f64> = (0..ranges.len()).map(|j| spread_along(of, seen, &medians, j)).collect();
         shown.sort_by(|a, b| spreads[*b].total_cmp(&spreads[*a]));
         shown.truncate(2);
         shown.sort_unstable();
@@ -164,15 +193,13 @@ pub fn value(
     let names: Vec<&str> = shown.iter().map(|j| map.columns()[*j].as_str()).collect();
     let mut about = vec![held_text(map, &medians, &shown)];
     if is_choice {
-        about.push(format!(
-            "Along {} and {} the value varies most over the logged states; {setting} names other columns.",
-            names[0], names[1]
-        ));
+        let others = setting.map_or(String::new(), |setting| format!("; {setting} names other columns"));
+        about.push(format!("Along {} and {} the value varies most over the logged states{others}.", names[0], names[1]));
     }
     match shown[..] {
         [] => None,
-        [j] => curve(&values, seen, &medians, (j, names[0], ranges[j]), &about),
-        [i, j, ..] => heat(&values, seen, &medians, [(i, names[0], ranges[i]), (j, names[1], ranges[j])], &about),
+        [j] => curve(of, seen, &medians, (j, names[0], ranges[j]), &about),
+        [i, j, ..] => heat(of, seen, &medians, [(i, names[0], ranges[i]), (j, names[1], ranges[j])], &about),
     }
 }
 
@@ -193,7 +220,7 @@ fn held_text(map: &FeatureMap, medians: &[f64], shown: &[usize]) -> String {
 
 /// The standard deviation of the value over the logged values of a column, with the other columns at their medians; 0 if no value is
 /// finite.
-fn spread_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usize) -> f64 {
+fn spread_along(of: &dyn StateFunction, seen: &SeenStates, medians: &[f64], column: usize) -> f64 {
     /// The largest number of logged values; less for many columns, because time grows with their square.
     const MOST: usize = 512;
     const FEWEST: usize = 8;
@@ -202,7 +229,7 @@ fn spread_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usi
     let mut state = medians.to_vec();
     let along = seen.sample().step_by(seen.kept().div_ceil(most)).map(|seen| {
         state[column] = seen[column];
-        values.at(&state).0
+        of.at(&state)[0]
     });
     let along: Vec<f64> = along.filter(|v| v.is_finite()).collect();
     let mean = along.iter().map(|v| v / along.len() as f64).sum::<f64>();
@@ -265,44 +292,68 @@ fn places(map: &FeatureMap, seen: &SeenStates, j: usize, range: (f64, f64)) -> (
     (x, is_near)
 }
 
-fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): Shown, about: &[String]) -> Option<Picture> {
-    let (x, is_near) = places(values.map, seen, j, range);
-    let points = x.len();
+fn curve(of: &dyn StateFunction, seen: &SeenStates, medians: &[f64], shown: Shown, about: &[String]) -> Option<Picture> {
+    let (j, name, range) = shown;
+    let (x, is_near) = places(of.map(), seen, j, range);
     let at = |x: &f64| {
         let mut state = medians.to_vec();
         state[j] = *x;
-        values.at(&state)
+        of.at(&state)
     };
-    let all: Vec<(f64, Option<f64>)> = parallel::map(x.len(), |i| at(&x[i]));
-    let is_faint = |i: usize| !is_near[i];
-    let edge = |i: usize, sign: f64| all[i].1.map_or(f64::NAN, |se| all[i].0 + sign * 2.0 * se);
-    let bold = (0..points).flat_map(|i| [all[i].0, edge(i, -1.0), edge(i, 1.0)].map(|v| (v, is_faint(i))));
-    let y_range = sober_range(bold)?;
-    let kept = |i: usize, y: f64| if is_faint(i) { f64::NAN } else { y };
-    let has_band = all.iter().any(|(_, se)| se.is_some_and(|se| se > 0.0));
-    let band = |sign: f64| (0..points).map(|i| kept(i, edge(i, sign))).collect::<Vec<_>>();
-    let mut curves = vec![PlottedCurve {
-        label: "value v(s)".into(),
-        x: x.clone(),
-        y: (0..points).map(|i| kept(i, all[i].0)).collect(),
-        band: has_band.then(|| (band(-1.0), band(1.0))),
-        ..PlottedCurve::default()
-    }];
+    let all: Vec<Vec<f64>> = parallel::map(x.len(), |i| at(&x[i]));
+    let is_extrapolated = is_near.iter().any(|near| !near);
+    let (labels, has_error) = (of.labels(), of.has_error());
+    let line = Line { x, is_near };
+    let of_number = |k: usize| all.iter().map(|numbers| numbers[k]).collect::<Vec<_>>();
+    let panel = |k: usize, error: Option<&[f64]>| line.panel(name, &labels[k], &of_number(k), error);
+    let error = Some(of_number(1)).filter(|error| has_error && error.iter().any(|se| *se > 0.0));
+    let mut panels = vec![panel(0, error.as_deref())?];
+    if !has_error {
+        panels.extend((1..labels.len()).filter_map(|k| panel(k, None)));
+    }
     let mut caption: Vec<String> = about.to_vec();
-    if has_band {
+    if error.is_some() {
         caption.push("Band: two standard errors on either side.".into());
     }
-    if (0..points).any(is_faint) {
-        // The faint curve begins at the end of the bold line.
-        let is_kept = |i: usize| is_faint(i) || (i > 0 && is_faint(i - 1)) || (i + 1 < points && is_faint(i + 1));
-        let y = (0..points).map(|i| if is_kept(i) { all[i].0 } else { f64::NAN }).collect();
-        curves.push(PlottedCurve { label: "extrapolated".into(), x, y, style: Style::Reference, ..PlottedCurve::default() });
+    if is_extrapolated {
         caption.push(extrapolated_text("Dots", seen, "is near", others_text(medians.len() > 1)));
     }
-    let y_label = "value v(s)".to_string();
-    let panel = Panel { x_label: name.into(), y_label, curves, y_range: padded(y_range), ..Panel::default() };
-    let title = format!("Value function over {name}");
-    Some(Picture::Chart(Chart { title, panels: vec![panel], caption: joined(&caption), ..Chart::default() }))
+    let title = format!("{} over {name}", of.name());
+    Some(Picture::Chart(Chart { title, panels, caption: joined(&caption), ..Chart::default() }))
+}
+
+/// The places of a curve, and whether a logged state is near.
+struct Line {
+    x: Vec<f64>,
+    is_near: Vec<bool>,
+}
+
+impl Line {
+    /// A curve whose part near logged states is bold, with a band of two of these standard errors; `None` if no number is finite.
+    fn panel(&self, name: &str, label: &str, y: &[f64], error: Option<&[f64]>) -> Option<Panel> {
+        let points = self.x.len();
+        let is_faint = |i: usize| !self.is_near[i];
+        let edge = |i: usize, sign: f64| error.map_or(f64::NAN, |error| y[i] + sign * 2.0 * error[i]);
+        let bold = (0..points).flat_map(|i| [y[i], edge(i, -1.0), edge(i, 1.0)].map(|v| (v, is_faint(i))));
+        let y_range = sober_range(bold)?;
+        let kept = |i: usize, y: f64| if is_faint(i) { f64::NAN } else { y };
+        let band = |sign: f64| (0..points).map(|i| kept(i, edge(i, sign))).collect::<Vec<_>>();
+        let mut curves = vec![PlottedCurve {
+            label: label.into(),
+            x: self.x.clone(),
+            y: (0..points).map(|i| kept(i, y[i])).collect(),
+            band: error.map(|_| (band(-1.0), band(1.0))),
+            ..PlottedCurve::default()
+        }];
+        if (0..points).any(is_faint) {
+            // The faint curve begins at the end of the bold line.
+            let is_kept = |i: usize| is_faint(i) || (i > 0 && is_faint(i - 1)) || (i + 1 < points && is_faint(i + 1));
+            let y = (0..points).map(|i| if is_kept(i) { y[i] } else { f64::NAN }).collect();
+            let (label, x) = ("extrapolated".into(), self.x.clone());
+            curves.push(PlottedCurve { label, x, y, style: Style::Reference, ..PlottedCurve::default() });
+        }
+        Some(Panel { x_label: name.into(), y_label: label.into(), curves, y_range: padded(y_range), ..Panel::default() })
+    }
 }
 
 /// A range with a margin; `None` if it has no width, for which the axis has a default.
@@ -315,7 +366,7 @@ fn joined(caption: &[String]) -> String {
     caption.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
 }
 
-fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Shown; 2], about: &[String]) -> Option<Picture> {
+fn heat(of: &dyn StateFunction, seen: &SeenStates, medians: &[f64], [across, up]: [Shown; 2], about: &[String]) -> Option<Picture> {
     let ((i, x_name, x), (j, y_name, y)) = (across, up);
     let mut faint = vec![vec![true; CELLS]; CELLS];
     for state in seen.sample() {
@@ -328,25 +379,27 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
     let at = |row: usize, column: usize| {
         let mut state = medians.to_vec();
         (state[i], state[j]) = (middle(x, column), middle(y, row));
-        values.at(&state)
+        of.at(&state)
     };
-    let all: Vec<Vec<(f64, Option<f64>)>> = parallel::map(CELLS, |row| (0..CELLS).map(|column| at(row, column)).collect());
-    let map = |z_label: &str, z: Vec<Vec<f64>>| -> Option<HeatMap> {
+    let all: Vec<Vec<Vec<f64>>> = parallel::map(CELLS, |row| (0..CELLS).map(|column| at(row, column)).collect());
+    let labels = of.labels();
+    let map = |k: usize| -> Option<HeatMap> {
+        let z: Vec<Vec<f64>> = all.iter().map(|row| row.iter().map(|numbers| numbers[k]).collect()).collect();
+        // A number that is the same everywhere needs no further map.
+        if k > 0 && range_of(z.iter().flatten().copied()).is_none_or(|(low, high)| low == high) {
+            return None;
+        }
         let z_range = sober_range(z.iter().flatten().copied().zip(faint.iter().flatten().copied()))?;
         let (x_label, y_label) = (x_name.to_string(), y_name.to_string());
-        let (title, z_label) = (String::new(), z_label.to_string());
+        let (title, z_label) = (String::new(), labels[k].clone());
         Some(HeatMap { title, x_label, y_label, z_label, x, y, z, z_range: Some(z_range), faint: faint.clone(), ..HeatMap::default() })
     };
-    let z = all.iter().map(|row| row.iter().map(|(v, _)| *v).collect());
-    let mut maps = vec![map("value v(s)", z.collect())?];
-    if all.iter().flatten().any(|(_, se)| se.is_some_and(|se| se > 0.0)) {
-        let z = all.iter().map(|row| row.iter().map(|(_, se)| se.unwrap_or(f64::NAN)).collect());
-        maps.extend(map("standard error of v(s)", z.collect()));
+    let (shown, maps): (Vec<usize>, Vec<HeatMap>) = (0..labels.len()).filter_map(|k| Some((k, map(k)?))).unzip();
+    if shown.first() != Some(&0) {
+        return None;
     }
     let mut caption: Vec<String> = about.to_vec();
-    if maps.len() > 1 {
-        caption.push("The first map shows the value, the second its standard error.".into());
-    }
+    caption.push(of.about(&shown));
     if faint.iter().flatten().any(|is_faint| *is_faint) {
         let others = others_text(medians.len() > 2);
         caption.push(extrapolated_text("Faded cells", seen, "is in the cell or beside it", others));
@@ -361,7 +414,7 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
     if maps.iter().any(|map| map.z.iter().flatten().any(|z| !z.is_finite())) {
         caption.push("Grey cells: no finite number.".into());
     }
-    let title = format!("Value function over {x_name} and {y_name}");
+    let title = format!("{} over {x_name} and {y_name}", of.name());
     Some(Picture::Heat(HeatMaps { title, maps, caption: joined(&caption), notes: Vec::new() }))
 }
 
@@ -372,7 +425,7 @@ mod tests {
     use super::*;
 
     fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&Covariance>, seen: &SeenStates, wanted: &[usize]) -> Option<Picture> {
-        super::value(map, theta, covariance, seen, ValueColumns { wanted, setting: "value_columns" })
+        over_states(&Values::new(map, theta, covariance), seen, ValueColumns { wanted, setting: Some("value_columns") })
     }
 
     fn identity(columns: usize) -> FeatureMap {
