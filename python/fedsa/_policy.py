@@ -290,6 +290,9 @@ class PolicyImprovement(Parameters):
     ridge : float or None
         EPS I is added to the matrix of the fit; by default the one whose policy has the largest value on
         held-out episodes.
+    pessimism : str
+        Avoid actions that few rows are behind: none, lcb:KAPPA (values less KAPPA standard errors) or
+        support:ROWS (only actions with so many rows behind them). By default ``'none'``.
     soften : float
         Probability with which the new policy takes any action, in its value on held-out episodes. By default
         ``0.0``.
@@ -366,6 +369,7 @@ class PolicyImprovement(Parameters):
         ranges: Mapping[str, tuple[float, float]] | None = None,
         gamma: float = 0.99,
         ridge: float | None = None,
+        pessimism: str = "none",
         soften: float = 0.0,
         level: float = 0.95,
         method: Literal["lspi", "fqi"] = "lspi",
@@ -384,6 +388,7 @@ class PolicyImprovement(Parameters):
         self.ranges = ranges
         self.gamma = gamma
         self.ridge = ridge
+        self.pessimism = pessimism
         self.soften = soften
         self.level = level
         self.method = method

@@ -196,6 +196,9 @@ class ValueFunction(Parameters):
     ridge : float or None
         EPS I is added to every agent's A_c; by default a small share of the features' mean square, 0 for
         none.
+    policy : str or None
+        The policy.json of fedsa improve, to evaluate by logs of another policy with action and behaviour.
+        Refuses episodes it was found from.
     max_importance_ratio : float or None
         Importance ratios are clipped at this value; the report gives their number and effect on the mean.
         None by default.
@@ -291,6 +294,7 @@ class ValueFunction(Parameters):
         operator: Literal["td", "gtd2", "tdc"] = "td",
         kappa: float | None = None,
         ridge: float | None = None,
+        policy: str | None = None,
         max_importance_ratio: float | None = None,
         scaling: Literal["none", "equal-squares"] = "none",
         level: float = 0.95,
@@ -318,6 +322,7 @@ class ValueFunction(Parameters):
         self.operator = operator
         self.kappa = kappa
         self.ridge = ridge
+        self.policy = policy
         self.max_importance_ratio = max_importance_ratio
         self.scaling = scaling
         self.level = level

@@ -17,7 +17,7 @@ from fedsa.rules import Custom
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "FittedQ", "GD", "GIANT", "GMRES", "LBFGS", "LSPI", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
+__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "FittedQ", "GD", "GIANT", "GMRES", "ImportanceAveraging", "LBFGS", "LSPI", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
 
 
 class FedLSA(Method):
@@ -404,6 +404,51 @@ class FedProx(Method):
         proximal_mu: float,
         global_step_size: float = 1.0,
         participants: int | None = None,
+        label: str | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
+        output: Literal["last", "average"] | Mapping[str, Any] | None = None,
+        expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
+    ) -> None: ...
+
+
+class ImportanceAveraging(Method):
+    """Entries of tables count by their visits in the round (Q-learning).
+
+    Parameters
+    ----------
+    step_size : float | Mapping[str, Any]
+        Step size ``eta``, below 1.
+    local_steps : int
+        Local steps H.
+    label : str, optional
+        The name in tables, pictures, checks and dotted keys; by default the kind.
+    start : str | PathLike[str] | ArrayLike, optional
+        The method's ``theta_0``; by default the run's.
+    output : Literal["last", "average"] | Mapping[str, Any], optional
+        The measured iterate or average.
+    expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
+        The expected status of its runs.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
+
+    Examples
+    --------
+    >>> ImportanceAveraging(0.1, 10)
+    ImportanceAveraging(0.1, 10)
+    """
+
+    __slots__ = ()
+    kind_name = "importance-averaging"
+
+    def __init__(
+        self,
+        step_size: float | Mapping[str, Any],
+        local_steps: int,
+        *,
         label: str | None = None,
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
@@ -1603,6 +1648,7 @@ _BY_NAME: dict[str, type[Method]] = {
     "scaffold": SCAFFOLD,
     "fedlin": FedLin,
     "fedprox": FedProx,
+    "importance-averaging": ImportanceAveraging,
     "one-shot": OneShot,
     "fedtd": FedTD,
     "vanilla-fedtd": FedTD,

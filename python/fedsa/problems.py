@@ -266,6 +266,8 @@ class Logs(LogsProblem):
         Scaling of features.
     ratios : bool, optional
         Use logged importance ratios. By default ``True``.
+    policy : str, optional
+        A ``policy.json`` to evaluate by logs with ``action`` and ``behaviour``.
     max_importance_ratio : float, optional
         Clips importance ratios to this value.
     require_regular_agents : bool, optional
@@ -305,6 +307,7 @@ class Logs(LogsProblem):
         clip: Mapping[str, Any] | None = None,
         scaling: Literal["none", "equal-squares"] | None = None,
         ratios: bool = True,
+        policy: str | None = None,
         max_importance_ratio: float | None = None,
         require_regular_agents: bool = False,
         holdout: float | None = None,
@@ -1041,8 +1044,8 @@ class Improvement(Problem):
     ----------
     path : str | Sequence[str]
         Files, globs, folders or data sets; one agent per file.
-    actions : int
-        Number of actions; the logs number them from 0.
+    actions : Sequence[str]
+        Names of the actions; the logs number them from 0.
     features : Mapping[str, Any]
         Feature map of states.
     gamma : float
@@ -1059,6 +1062,8 @@ class Improvement(Problem):
         Keep rows of automatic resets.
     ridge : float, optional
         Adds ``ridge I`` to every ``G_c``.
+    pessimism : str, optional
+        Lowers the values of actions that few rows are behind: none, lcb:KAPPA or support:ROWS.
     scaling : Literal["none", "equal-squares"], optional
         Scaling of features.
     weighting : Literal["rows", "equal"], optional
@@ -1070,8 +1075,8 @@ class Improvement(Problem):
 
     Examples
     --------
-    >>> Improvement('logs/agent_*.csv', 10, features={'kind': 'fourier', 'order': 3}, gamma=0.99)
-    Improvement('logs/agent_*.csv', 10, features={'kind': 'fourier', 'order': 3}, gamma=0.99)
+    >>> Improvement('logs/agent_*.csv', ['name'], features={'kind': 'fourier', 'order': 3}, gamma=0.99)
+    Improvement('logs/agent_*.csv', ['name'], features={'kind': 'fourier', 'order': 3}, gamma=0.99)
     """
 
     __slots__ = ()
@@ -1080,7 +1085,7 @@ class Improvement(Problem):
     def __init__(
         self,
         path: str | Sequence[str],
-        actions: int,
+        actions: Sequence[str],
         *,
         features: Mapping[str, Any],
         gamma: float,
@@ -1090,6 +1095,7 @@ class Improvement(Problem):
         bad_rows: Literal["refuse", "skip"] | None = None,
         keep_autoreset_rows: bool | None = None,
         ridge: float | None = None,
+        pessimism: str | None = None,
         scaling: Literal["none", "equal-squares"] | None = None,
         weighting: Literal["rows", "equal"] | None = None,
         holdout: float | None = None,
