@@ -12,6 +12,7 @@ from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._link import in_keys, swept_keys
+from fedsa._own_metrics import Measure, Metric, checked
 from fedsa._progress import Listener, Observer, ProgressLike
 from fedsa._results import Results
 from fedsa._settings import plain, seconds, shown
@@ -464,6 +465,8 @@ class Experiment:
         observer: Observer | None = None,
         cancel: _fedsa.CancelToken | None = None,
         checkpoint_every: float = 10.0,
+        metrics: Mapping[str, Metric] | None = None,
+        iterates: bool = False,
     ) -> Results:
         """Run all methods, points and seeds.
 
@@ -488,6 +491,11 @@ class Experiment:
             Lets another thread stop the run.
         checkpoint_every : float
             Seconds between checkpoints.
+        metrics : mapping of str to callable, optional
+            Metrics of your own: functions of theta, an array (d,), that return a float. They are called in this thread at each recorded round of
+            each seed, and may use fedsa. NaN where theta is not finite. The results have them beside fedsa's metrics: ``trace()["return"]``, ``plot(y="return")``.
+        iterates : bool
+            Whether to keep theta at each recorded round, for :meth:`Results.iterates`.
 
         Returns
         -------
@@ -503,16 +511,31 @@ class Experiment:
         Cancelled
             When ``cancel`` is cancelled. As with ``KeyboardInterrupt``, checkpoints are kept, and a call with ``resume=True`` continues
             from them.
+        Exception
+            That of a metric, with a note that names metric, method, seed and round.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=10)
+        >>> results = experiment.run(metrics={"largest": lambda theta: abs(theta).max()}, iterates=True)
+        >>> results.iterates("fedlsa").shape
+        (1, 11, 3)
+        >>> bool(results.trace()["largest"][-1] == abs(results.theta("fedlsa")).max())
+        True
         """
         if resume and overwrite:
             raise TypeError("resume and overwrite exclude each other")
         if out is None and (resume or overwrite):
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a run: out=..")
         native = self._native(quick)
+        functions = checked({} if metrics is None else metrics, native.has_column)
+        own = (list(functions), Measure(functions), bool(iterates)) if functions or iterates else None
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
         folder = None if out is None else (_files.name_of(out, "out"), if_exists)
         with Listener(native.id, progress, observer) as listener:
-            return Results._of(native.run(listener, cancel, folder, force, seconds(checkpoint_every, "checkpoint_every")))
+            return Results._of(native.run(listener, cancel, folder, force, seconds(checkpoint_every, "checkpoint_every"), own))
 
     def check(
         self,

@@ -15,15 +15,17 @@ from fedsa._reports import Report, report
 from fedsa._settings import nearest
 from fedsa._summary import Estimate, Note, Summary, notes_of, number, warn_of
 from fedsa._warn import warn
-from fedsa.errors import InputError, MissedError
+from fedsa.errors import InputError, MissedError, NotAvailable
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 T = TypeVar("T")
 
-# The files that contain all data of a finished run.
+# The files that contain all data of a finished run, and one that a run with iterates has.
 FILES = ("config.toml", "summary.json", "trace.parquet", "theta.npz")
+ITERATES = "iterates.npz"
 
 
 @dataclass(frozen=True)
@@ -294,14 +296,82 @@ class Results:
         KeyError
             When there is no such label, the method was refused, or the seed was not run.
         """
-        entry = self._entry(label)
-        theta = self.arrays()[label]
+        return self._of_seed(self._entry(label), label, self.arrays()[label], seed)
+
+    def _of_seed(self, entry: dict[str, Any], label: str, seeds: NDArray[Any], seed: int | None) -> NDArray[Any]:
+        """The part of one seed, if it is given."""
         if seed is None:
-            return theta
+            return seeds
         if seed not in entry["seed_numbers"]:
             raise KeyError(f"{label} has no seed {seed}; its seeds are {', '.join(map(str, entry['seed_numbers']))}")
-        of_seed: NDArray[Any] = theta[entry["seed_numbers"].index(seed)]
+        of_seed: NDArray[Any] = seeds[entry["seed_numbers"].index(seed)]
         return of_seed
+
+    def iterates(self, label: str, *, seed: int | None = None) -> NDArray[Any]:
+        """Return theta at the recorded rounds of a method.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+        seed : int, optional
+            One seed of the experiment.
+
+        Returns
+        -------
+        ndarray
+            Shape (seeds, records, d), or (records, d) with `seed`, at the rounds of :meth:`rounds`. NaN at rounds that a seed did not record,
+            such as after its end.
+
+        Raises
+        ------
+        KeyError
+            When there is no such label, the method was refused, or the seed was not run.
+        NotAvailable
+            When the run did not keep them.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=10, record=[0, 5, 10])
+        >>> results = experiment.run(iterates=True)
+        >>> results.rounds("fedlsa").tolist(), results.iterates("fedlsa", seed=0).shape
+        ([0, 5, 10], (3, 3))
+        """
+        entry = self._entry(label)
+        if self._native:
+            kept = self._native.iterates()
+        else:
+            kept = self._read(ITERATES, _fedsa.read_arrays) if ITERATES in self._files else {}
+        if not kept:
+            raise NotAvailable("this run did not keep its iterates", "", "iterates", "Experiment.run(iterates=True)")
+        return self._of_seed(entry, label, kept[label], seed)
+
+    def rounds(self, label: str) -> NDArray[np.int64]:
+        """Return the recorded rounds of a method.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        ndarray of shape (records,)
+            The rounds that any of its seeds recorded, increasing.
+
+        Raises
+        ------
+        KeyError
+            When there is no such label.
+        """
+        import numpy as np
+
+        entry, trace = self._entry(label), self.trace()
+        is_of = (trace["method"] == entry["method"]) & (trace["point"] == entry["point"])
+        rounds: NDArray[np.int64] = np.unique(trace["round"][is_of])
+        return rounds
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of ``theta.npz``.
@@ -392,7 +462,7 @@ class Results:
         kind : {"curves", "scaling", "cost", "table"}, optional
             A metric over rounds, floors over a coordinate, the cost of a level, or floors as numbers.
         x, y : str or sequence of str, optional
-            The axes: ``x="bits_up"``, ``y="residual"``.
+            The axes: ``x="bits_up"``, ``y="residual"``, or a metric of your own, whose axis is linear by default.
         cost, level, relative
             The count that measures cost, the level to reach, and whether the level is a share of the start.
         x_log, y_log : bool, optional
@@ -588,7 +658,7 @@ def open(folder: Path) -> Results:
     name = _files.name_of(folder, "folder")
     _fedsa.require_finished(name)
     files = {}
-    for file_name in FILES:
+    for file_name in (*FILES, *([ITERATES] if os.path.exists(os.path.join(name, ITERATES)) else [])):
         try:
             files[file_name] = _files.read(os.path.join(name, file_name))
         except OSError as e:

@@ -21,6 +21,7 @@ import numpy as np
 
 from fedsa import _fedsa, _files
 from fedsa._arrays import refused
+from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._summary import Estimate, Summary
 from fedsa.errors import FedsaWarning, InputError
@@ -316,6 +317,36 @@ class Improvement:
         ]
         return Summary("mean returns of recorded episodes", list(rows[0]), rows, [f"{self.bits / 8e6:.4g} MB up and down"])
 
+    def plot(self) -> Figure:
+        """Draw the mean returns by iteration: of each agent, and of all.
+
+        Returns
+        -------
+        Figure
+            It shows itself in notebooks. Bands are intervals of 95% over episodes, from Student's t: of the mean of all agents, and of each of
+            up to three agents.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fedsa.gym import Improvement
+        >>> loop = Improvement(None, [{"robot": np.array([1.0, 3.0])}, {"robot": np.array([4.0, 4.0])}], bits=8000)
+        >>> loop.plot().svg[:4]
+        '<svg'
+        """
+        rows, names = self.summary().rows, [name for name in self.returns[0] if len(self.returns[0]) > 1]
+        x, lines = [float(i) for i in range(len(rows))], []
+        for name in [*names, "all agents"]:
+            means, counts = [row[name] for row in rows], [sum(len(one) for key, one in each.items() if name in (key, "all agents")) for each in self.returns]
+            y = [mean.mean for mean in means]
+            half = [_fedsa.t_quantile(0.95, n - 1.0) * mean.se for mean, n in zip(means, counts)]
+            is_drawn = bool(np.isfinite(half).all()) and (name == "all agents" or len(names) <= 3)
+            lines.append((name, x, y, ([a - b for a, b in zip(y, half)], [a + b for a, b in zip(y, half)]) if is_drawn else None))
+        bands = " Bands: intervals of 95%." if any(line[3] for line in lines) else ""
+        notes = [f"Iteration 0 is the first policy. {self.bits / 8e6:.4g} MB up and down in all."]
+        texts = ("Returns of successive policies", "iteration", "return of an episode", f"Points: means over recorded episodes.{bands}", notes)
+        return Figure(_fedsa.lines_figure(texts, lines))
+
 
 def improve(
     envs: Any,
@@ -448,8 +479,8 @@ def check_actions(env: Any, name: str, count: int) -> None:
 
 def acting(found: PolicyImprovement, env: Any, soften: float, rng: np.random.Generator) -> Policy:
     """A policy as a function of one observation."""
-    q, numbers = found.q_, flattener(getattr(env, "observation_space", None))
-    return lambda observation: int(q.act(numbers(observation).reshape(1, -1), soften, rng)[0])
+    act, numbers = found.q_.policy(soften, rng), flattener(getattr(env, "observation_space", None))
+    return lambda observation: act(numbers(observation))
 
 
 def with_behaviour(recording: Recording, found: PolicyImprovement, iteration: int, first: Policy | None, soften: float) -> Recording:

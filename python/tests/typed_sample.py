@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedsa
-from fedsa import federation, links, methods, operators, problems, rules
+from fedsa import federation, gym, links, methods, operators, problems, rules
 
 
 def compared() -> fedsa.Results:
@@ -83,6 +83,39 @@ def ruled() -> NDArray[np.float64]:
     return fedsa.Experiment(problems.Custom(Points()), method, rounds=10).run().theta("custom", seed=0)
 
 
+def measured() -> NDArray[np.float64]:
+    """Metrics of one's own, and iterates."""
+
+    def norm(theta: NDArray[np.float64]) -> float:
+        return float(np.linalg.norm(theta))
+
+    experiment = fedsa.Experiment(problems.Custom(Points()), methods.FedLSA(0.1, 10), rounds=10)
+    results = experiment.run(metrics={"norm": norm, "largest": lambda theta: np.abs(theta).max()}, iterates=True)
+    rounds: NDArray[np.int64] = results.rounds("fedlsa")
+    theta: NDArray[np.float64] = results.iterates("fedlsa", seed=0)
+    assert theta.shape == (len(rounds), 2)
+    return theta
+
+
+def returns() -> fedsa.Figure:
+    """The figure of a loop in environments."""
+
+    class Walk:
+        def reset(self, *, seed: int | None = None, options: object = None) -> tuple[list[float], dict[str, object]]:
+            self.x = 0.5
+            return [self.x], {}
+
+        def step(self, action: int) -> tuple[list[float], float, bool, bool, dict[str, object]]:
+            self.x = min(max(self.x + (0.25 if action else -0.25), 0.0), 1.0)
+            return [self.x], -1.0, self.x == 1.0, False, {}
+
+    rng = np.random.default_rng(0)
+    loop: gym.Improvement = gym.improve(
+        [Walk()], actions=["left", "right"], first=lambda _: int(rng.random() < 0.5), iterations=1, max_steps=60, gamma=0.9, features="fourier:2"
+    )
+    return loop.plot()
+
+
 def main() -> None:
     """All of it."""
     results = compared()
@@ -97,7 +130,7 @@ def main() -> None:
     message = federation.ServerNode(shared).open().messages[0]
     answer: bytes | None = federation.ClientNode(shared, data, 0).handle(message)
     assert answer is not None
-    assert own().shape == (2,) and ruled().shape == (2,)
+    assert own().shape == (2,) and ruled().shape == (2,) and measured().shape == (11, 2) and "<svg" in returns().svg
     session = federation.Session(federation.ServerNode(shared), lambda messages: {}, data=data)
     ended: str = session.advance(1)
     assert ended == "completed" and session.history[-1]["round"] == 1

@@ -17,9 +17,9 @@ use fedsa::round::Run;
 use fedsa::session::{self, Record, Session};
 use fedsa_data::machine;
 
-use super::observer::RunObserver;
+use super::observer::{OwnMetrics, RunObserver};
 use super::plan::{Plan, PlannedCell};
-use super::results::{Recorded, Results, SeedResult};
+use super::results::{OwnValues, Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
 use crate::folder::RunFolder;
 pub use framed::{CHECKPOINT, framed, read_framed, unframed, write_framed};
@@ -231,9 +231,48 @@ struct Seed<'a, 's> {
     last_saved: Instant,
     /// The last round that is on the disk.
     on_disk: u64,
+    own: Own<'a>,
+}
+
+/// The caller's metrics of a seed, and the iterates that they are of.
+struct Own<'a> {
+    metrics: Option<&'a dyn OwnMetrics>,
+    values: Vec<Vec<f64>>,
+    iterates: Vec<f64>,
+}
+
+impl<'a> Own<'a> {
+    /// Those of the recorded rounds of a seed so far.
+    fn of(metrics: Option<&'a dyn OwnMetrics>, job: &SeedJob, rows: &[Recorded], iterates: &[f64]) -> Result<Self> {
+        let mut own = Self { metrics, values: Vec::new(), iterates: Vec::new() };
+        let d = iterates.len() / rows.len().max(1);
+        for (row, theta) in rows.iter().zip(iterates.chunks(d.max(1))) {
+            own.add(job, row.round, theta)?;
+        }
+        Ok(own)
+    }
+
+    fn add(&mut self, job: &SeedJob, round: u64, theta: &[f64]) -> Result<()> {
+        if let Some(metrics) = self.metrics {
+            self.values.push(metrics.measure(job.cell, job.seed, round, theta)?);
+            self.iterates.extend(theta);
+        }
+        Ok(())
+    }
+}
+
+/// The iterates of the rows whose rounds are recorded.
+fn kept(rows: &[Recorded], iterates: &[f64], is_recorded: impl Fn(u64) -> bool) -> Vec<f64> {
+    let d = iterates.len() / rows.len().max(1);
+    let all = rows.iter().zip(iterates.chunks(d.max(1)));
+    all.filter(|(row, _)| is_recorded(row.round)).flat_map(|(_, theta)| theta).copied().collect()
 }
 
 impl session::Observer for Seed<'_, '_> {
+    fn output(&mut self, round: u64, theta: &[f64]) -> Result<()> {
+        self.own.add(self.job, round, theta)
+    }
+
     fn recorded(&mut self, row: &Recorded) {
         self.shared.control.observer.recorded(self.job.cell, self.job.seed, row);
     }
@@ -268,6 +307,7 @@ impl session::Observer for Seed<'_, '_> {
             rounds: self.cell.run.rounds,
             round: *round,
             rows,
+            iterates: &self.own.iterates,
             state,
             seconds: *seconds,
             end: None,
@@ -290,22 +330,26 @@ impl Shared<'_> {
         let Some((mut session, mut observer)) = self.begin(job)? else { return Ok(()) };
         let run = &self.plan.cells[job.cell].run;
         let outcome = session.advance(&run.stop.until(run.rounds), &self.stop, &mut observer)?;
-        self.ended(&session, &observer, outcome)
+        self.ended(&session, observer, outcome)
     }
 
     /// Starts a seed, or continues it from its checkpoint; `None` if an earlier run ended it.
     fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Option<(Session<Run>, Seed<'s, 's>)>> {
         let RunControl { observer, earlier, .. } = *self.control;
-        let cell = &self.plan.cells[job.cell];
-        let mut from = None;
-        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, self.plan.field(job.cell).dim())? {
+        let (cell, d, metrics) = (&self.plan.cells[job.cell], self.plan.field(job.cell).dim(), observer.own_metrics());
+        let (mut from, mut iterates) = (None, Vec::new());
+        let saved = earlier.checkpoint(job.cell, cell, job.seed, d)?;
+        // Without its iterates, a run begins again.
+        if let Some(saved) = saved.filter(|saved| metrics.is_none() || !saved.iterates.is_empty()) {
             if saved.is_over(cell) {
+                let own = Own::of(metrics, job, &saved.rows, &saved.iterates)?;
                 saved.rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
                 observer.found(job.work);
-                self.end(job, saved);
+                self.end(job, saved, own);
                 return Ok(None);
             }
-            if let Saved { round, rows, state: Some(carrier), seconds, .. } = Arc::unwrap_or_clone(saved) {
+            if let Saved { round, rows, state: Some(carrier), seconds, iterates: before, .. } = Arc::unwrap_or_clone(saved) {
+                iterates = kept(&rows, &before, |round| cell.grid.binary_search(&round).is_ok());
                 from = Some(session::State { round, rows, carrier, seconds });
             }
         }
@@ -314,17 +358,18 @@ impl Shared<'_> {
             session.restore(state).map_err(|e| e.inside(&checkpoint_name(job.cell, job.seed)))?;
             session.rows().iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
         }
+        let own = Own::of(metrics, job, session.rows(), &iterates)?;
         let (rounds, found) = (cell.run.rounds, session.round());
         let per_round = job.work / rounds as f64;
         observer.found(per_round * found as f64);
         let now = Instant::now();
         let observer =
-            Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
+            Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found, own };
         Ok(Some((session, observer)))
     }
 
     /// Records the result of a seed.
-    fn ended(&self, session: &Session<Run>, seed: &Seed<'_, '_>, outcome: Outcome) -> Result<()> {
+    fn ended(&self, session: &Session<Run>, seed: Seed<'_, '_>, outcome: Outcome) -> Result<()> {
         let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);
@@ -340,11 +385,12 @@ impl Shared<'_> {
             rounds,
             round: session.round(),
             rows: session.rows().to_vec(),
+            iterates: seed.own.iterates.clone(),
             state,
             seconds: session.seconds(),
             end: Some(end),
         };
-        self.end(job, Arc::new(saved));
+        self.end(job, Arc::new(saved), seed.own);
         Ok(())
     }
 
@@ -379,9 +425,12 @@ impl Shared<'_> {
     }
 
     /// Records how a run ended, and stores its state for further rounds.
-    fn end(&self, job: &SeedJob, saved: Arc<Saved>) {
+    fn end(&self, job: &SeedJob, saved: Arc<Saved>, Own { metrics, values, iterates }: Own<'_>) {
         let End { theta, diverged, stopped } = saved.end.clone().expect("of a run that has ended");
-        let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, diverged, stopped, seconds: Some(saved.seconds) };
+        let own = metrics.map(|metrics| OwnValues { names: metrics.names(), values }).unwrap_or_default();
+        let iterates = if metrics.is_some_and(OwnMetrics::keeps_iterates) { iterates } else { Vec::new() };
+        let (rows, seconds) = (saved.rows.clone(), Some(saved.seconds));
+        let result = SeedResult { seed: job.seed, rows, theta, diverged, stopped, seconds, own, iterates };
         self.control.observer.ended(job.cell, &result);
         self.slots.lock().expect("no panics under the lock")[job.cell][job.at] = Some(result);
         let mut ended = self.ended.lock().expect("no panics under the lock");

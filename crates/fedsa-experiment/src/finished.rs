@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::metrics::{self, METRICS, Observation};
@@ -13,7 +14,7 @@ use toml::{Table, Value};
 
 use super::axis::Axis;
 use super::plan::Plan;
-use super::results::{Recorded, Results, SeedResult};
+use super::results::{OWN_METRICS, OwnValues, Recorded, Results, SeedResult};
 use crate::config::short;
 use crate::folder::{self, FolderWork, Holds, TUNING};
 
@@ -95,6 +96,12 @@ impl FinishedRun {
         if table.contains_key("method") { Ok(table) } else { Err(bad("there is no method in it".into())) }
     }
 
+    /// The names of the caller's metrics in the results.
+    pub fn own_metrics(&self) -> Vec<String> {
+        let names = self.summary[OWN_METRICS].as_array();
+        names.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_string)).collect()
+    }
+
     /// The measured results, for the plan of these settings.
     ///
     /// # Errors
@@ -103,7 +110,7 @@ impl FinishedRun {
         let path = self.path.join("trace.parquet");
         let table = trace::read(&path)?;
         let misfit = |what: &str| Error::new(path.display().to_string(), what, "the trace of this run, of this version of fedsa");
-        let mut runs = runs_of(&table).ok_or_else(|| misfit("columns are missing"))?;
+        let mut runs = runs_of(&table, self.own_metrics()).ok_or_else(|| misfit("columns are missing"))?;
         let mut cells: Vec<Option<Vec<SeedResult>>> = vec![None; plan.cells.len()];
         for planned in &plan.points {
             for (label, cell) in plan.labels.iter().zip(&planned.cells) {
@@ -160,8 +167,8 @@ fn flatten(value: &Value, key: &str, out: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The runs of a trace: for every method and point, the seeds in order. `None` if columns are missing.
-fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
+/// The runs of a trace with these metrics of the caller: for every method and point, the seeds in order. `None` if columns are missing.
+fn runs_of(table: &Trace, own: Vec<String>) -> Option<HashMap<(String, String), Vec<SeedResult>>> {
     let text = |name: &str| match table.column(name)? {
         TraceColumn::Str(values) => Some(values),
         _ => None,
@@ -183,6 +190,8 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
         Some(TraceColumn::F64(seconds)) => Some(seconds),
         _ => None,
     };
+    let names: Arc<[String]> = own.into();
+    let own: Vec<&Vec<Option<f64>>> = names.iter().map(|name| number(name)).collect::<Option<_>>()?;
     let always = |name: &str| fedsa::metrics::metric(name).is_some_and(|metric| metric.needs == [metrics::Need::Means]);
     let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
     for i in 0..table.rows() {
@@ -201,9 +210,12 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
                 diverged: None,
                 stopped: outcomes[i] == Outcome::Converged.name(),
                 seconds: None,
+                own: OwnValues { names: Arc::clone(&names), values: Vec::new() },
+                iterates: Vec::new(),
             });
         }
         let run = of.last_mut().expect("just added");
+        run.own.values.push(own.iter().map(|values| values[i].unwrap_or(f64::NAN)).collect());
         run.rows.push(Recorded { round, ledger, seen, seconds: seconds.map(|seconds| seconds[i]).filter(|x| x.is_finite()) });
         if outcomes[i] == (Outcome::Diverged { round }).name() {
             // A run ends with the round in which it diverged.

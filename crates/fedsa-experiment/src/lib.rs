@@ -70,7 +70,7 @@ pub use execute::{Executed, RunControl, execute};
 pub use fit::{FitSettings, Fitted, fit};
 pub use improve::{ImproveSettings, Improved, improve};
 pub use kinds::{Extensions, Kinds};
-pub use observer::{Computed, RunObserver, Stage, Unobserved};
+pub use observer::{Computed, OwnMetrics, RunObserver, Stage, Unobserved};
 pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fedsa::error::Result;
+
 use super::plan::Plan;
 use super::results::{Recorded, SeedResult};
 
@@ -60,6 +62,24 @@ pub trait RunObserver: Sync {
     fn ended(&self, _cell: usize, _result: &SeedResult) {}
     /// Something failed, but the run continues without it.
     fn warned(&self, _what: &str) {}
+    /// Metrics of the caller in addition to fedsa's.
+    fn own_metrics(&self) -> Option<&dyn OwnMetrics> {
+        None
+    }
+}
+
+/// Metrics of the caller: functions of the output at recorded rounds.
+pub trait OwnMetrics: Sync {
+    /// Their names, none of them of a column of traces. Without names only iterates are kept.
+    fn names(&self) -> Arc<[String]>;
+    /// Their values at a recorded round of a seed of a cell, in the order of the names. Called once for each recorded round, also of an
+    /// earlier run that is continued.
+    ///
+    /// # Errors
+    /// When a metric fails, which ends the run.
+    fn measure(&self, cell: usize, seed: u64, round: u64, theta: &[f64]) -> Result<Vec<f64>>;
+    /// Whether the results keep the iterates.
+    fn keeps_iterates(&self) -> bool;
 }
 
 /// An observer that does nothing.

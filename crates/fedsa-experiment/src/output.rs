@@ -32,11 +32,19 @@ pub const FORMAT: u64 = 2;
 /// The name of the experiment's own picture, without its extension.
 pub const FIGURE: &str = "figure";
 
+/// The file with the iterates, if they are kept.
+pub const ITERATES: &str = "iterates.npz";
+
 /// The names of the files of a finished experiment, except `config.toml`, which is written at the start. The summary is the last one, so
 /// that a folder with a summary is complete.
 pub fn names(experiment: &Experiment) -> Vec<String> {
     let with = |name: &str| std::iter::once(name.to_string());
-    with("trace.parquet").chain(with("theta.npz")).chain(picture_names(experiment, FIGURE)).chain(with("summary.json")).collect()
+    with("trace.parquet")
+        .chain(with("theta.npz"))
+        .chain(with(ITERATES))
+        .chain(picture_names(experiment, FIGURE))
+        .chain(with("summary.json"))
+        .collect()
 }
 
 /// The files with their contents. `config` is the text of `config.toml`, which pictures contain as metadata.
@@ -48,6 +56,10 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
         ("trace.parquet".to_string(), trace::to_bytes(&trace_table(plan, results)?)?),
         ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
+    let iterates = iterates(plan, results)?;
+    if !iterates.is_empty() {
+        files.push((ITERATES.to_string(), npz::to_bytes(&iterates)?));
+    }
     files.extend(pictures(plan, FIGURE, picture, config));
     files.push(("summary.json".to_string(), format!("{summary:#}\n").into_bytes()));
     Ok(files)
@@ -109,14 +121,33 @@ pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
     let measured = |of: &Metric| (of.name.to_string(), TraceColumn::OptF64(finite(of)));
     columns.extend(parallel::map(METRICS.len(), |i| measured(&METRICS[i])));
+    columns.extend(own_columns(plan, results));
     Trace::new(columns)
+}
+
+/// The columns of the caller's metrics. Numbers that are not finite are omitted.
+fn own_columns(plan: &Plan, results: &Results) -> Vec<(String, TraceColumn)> {
+    let cells = plan.points.iter().flat_map(|planned| &planned.cells);
+    let rows: Vec<&Vec<f64>> = cells.flat_map(|cell| &results.cells[*cell]).flat_map(|run| &run.own.values).collect();
+    let values = |at: usize| rows.iter().map(|row| row.get(at).copied().filter(|x| x.is_finite())).collect();
+    results.own_names().iter().enumerate().map(|(at, name)| (name.clone(), TraceColumn::OptF64(values(at)))).collect()
+}
+
+/// Whether every trace has a column of this name.
+fn is_column(name: &str) -> bool {
+    COLUMNS.contains(&name) || fedsa::metrics::metric(name).is_some() || record::count(name).is_some()
+}
+
+/// Whether traces of these coordinates may have a column of this name, so that a metric of the caller cannot have it.
+pub fn is_taken<'a>(name: &str, mut coordinates: impl Iterator<Item = &'a String>) -> bool {
+    let bare = name.trim_start_matches("coordinate_");
+    is_column(name) || name == Axis::SECONDS || coordinates.any(|taken| taken.trim_start_matches("coordinate_") == bare)
 }
 
 /// The name of a coordinate's column; changed if every table has a column of that name.
 fn column_name(name: &str, coordinates: &[String]) -> String {
-    let is_taken = |name: &str| COLUMNS.contains(&name) || fedsa::metrics::metric(name).is_some() || record::count(name).is_some();
     let mut column = name.to_string();
-    while is_taken(&column) || (column != name && coordinates.contains(&column)) {
+    while is_column(&column) || (column != name && coordinates.contains(&column)) {
         column.insert_str(0, "coordinate_");
     }
     column
@@ -146,6 +177,40 @@ fn coordinate_column(values: &[Option<&Value>]) -> TraceColumn {
     TraceColumn::OptStr(values.iter().map(|value| value.map(text)).collect())
 }
 
+/// The label of a method at a point.
+pub fn label(method: &str, point: &str) -> String {
+    if point.is_empty() { method.to_string() } else { format!("{method} [{point}]") }
+}
+
+/// The arrays of `iterates.npz`: for every method (and point, if there are several) the outputs at recorded rounds (seeds, records, d).
+/// Records are the rounds that any of its seeds recorded, NaN where a seed did not. None if iterates are not kept.
+///
+/// # Errors
+/// When they are too large.
+pub fn iterates(plan: &Plan, results: &Results) -> Result<Arrays> {
+    let mut arrays = Arrays::new();
+    for planned in &plan.points {
+        for (method, cell) in plan.labels.iter().zip(&planned.cells) {
+            let (seeds, d) = (&results.cells[*cell], plan.field(*cell).dim());
+            if seeds.iter().all(|seed| seed.iterates.is_empty()) {
+                continue;
+            }
+            let mut rounds: Vec<u64> = seeds.iter().flat_map(|seed| &seed.rows).map(|row| row.round).collect();
+            rounds.sort_unstable();
+            rounds.dedup();
+            let mut all = vec![f64::NAN; seeds.len() * rounds.len() * d];
+            for (seed, out) in seeds.iter().zip(all.chunks_mut(rounds.len() * d)) {
+                for (row, theta) in seed.rows.iter().zip(seed.iterates.chunks(d)) {
+                    let at = rounds.partition_point(|round| *round < row.round) * d;
+                    out[at..at + d].copy_from_slice(theta);
+                }
+            }
+            arrays.insert(label(method, &planned.point.label), Array::new(vec![seeds.len(), rounds.len(), d], all)?);
+        }
+    }
+    Ok(arrays)
+}
+
 /// The arrays of `theta.npz`: for every method (and point, if there are several) the final outputs (seeds, d), and theta*.
 ///
 /// # Errors
@@ -156,7 +221,7 @@ pub fn theta(plan: &Plan, results: &Results) -> Result<Arrays> {
     for planned in &plan.points {
         let ran = plan.labels.iter().zip(&planned.cells).filter(|(_, cell)| plan.cells[**cell].refused.is_none());
         for (label, cell) in ran {
-            let name = if planned.point.label.is_empty() { label.clone() } else { format!("{label} [{}]", planned.point.label) };
+            let name = self::label(label, &planned.point.label);
             let seeds = &results.cells[*cell];
             let d = plan.field(*cell).dim();
             arrays.insert(name, Array::new(vec![seeds.len(), d], seeds.iter().flat_map(|s| s.theta.iter().copied()).collect())?);

@@ -128,6 +128,12 @@ impl DrawnFigure {
         Self { picture: Arc::new(picture), look: look(&experiment.figure), id, config }
     }
 
+    /// A chart that is of no experiment.
+    pub fn of_chart(chart: Chart, id: &str) -> Self {
+        let (id, config) = (id.to_string(), String::new());
+        Self { picture: Arc::new(Picture::Chart(chart)), look: RenderOptions::default(), id, config }
+    }
+
     /// The bytes of the picture's file.
     pub fn render(&self, format: Format) -> Vec<u8> {
         self.picture.render(format, &self.look, &Provenance { id: &self.id, config: &self.config })
@@ -239,7 +245,7 @@ fn along(plan: &Plan, axis: &str, title: String, y_label: String) -> Panel {
         y_label,
         x_log: is_log(plan, axis),
         x_binary: is_binary(plan, axis),
-        y_log: plan.experiment.figure.y_log.unwrap_or(true),
+        y_log: plan.experiment.figure.is_y_log(),
         y_range: plan.experiment.figure.y_range.map(|[a, b]| (a, b)),
         ..Panel::default()
     }

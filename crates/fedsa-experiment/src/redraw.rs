@@ -44,7 +44,8 @@ pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, 
     let finished = FinishedRun::read(path)?;
     let mut document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
     changes.apply(&mut document)?;
-    let experiment = Experiment::read(document)?;
+    let mut experiment = Experiment::read(document)?;
+    experiment.figure.own = finished.own_metrics();
     let plan = Arc::new(Plan::new(experiment, Path::new(""), Isa::best(), &run::roots(path)?)?);
     let results = finished.results(&plan)?;
     picture::check_axes(&plan.experiment, &results).map_err(|e| plan.experiment.document.failure(e))?;

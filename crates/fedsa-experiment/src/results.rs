@@ -3,6 +3,7 @@
 mod falling;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fedsa::record::counts::USUAL_COST;
 use fedsa::record::{self, Count};
@@ -28,6 +29,24 @@ pub struct SeedResult {
     /// The wall time from the beginning of its first round to the end of its last, with metrics, in seconds. Other runs may have shared the
     /// processors. `None` for runs read from their trace.
     pub seconds: Option<f64>,
+    /// The caller's metrics.
+    #[serde(skip)]
+    pub own: OwnValues,
+    /// The outputs at the recorded rounds, d numbers each, if they are kept.
+    #[serde(skip)]
+    pub iterates: Vec<f64>,
+}
+
+/// The key of `summary.json` with the names of the caller's metrics.
+pub const OWN_METRICS: &str = "own_metrics";
+
+/// The caller's metrics at the recorded rounds of a seed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OwnValues {
+    /// The names.
+    pub names: Arc<[String]>,
+    /// A value for each name, at each recorded round.
+    pub values: Vec<Vec<f64>>,
 }
 
 /// All runs: for each cell, its seeds in order.
@@ -81,8 +100,8 @@ impl SeedResult {
     /// The mean of a metric over the last fifth of the rounds.
     pub fn floor(&self, name: &str) -> Option<f64> {
         let last = self.rows.last()?.round;
-        let tail = self.rows.iter().filter(|row| in_tail(row.round, last));
-        let values: Vec<f64> = tail.map(|row| row.metric(name)).collect::<Option<_>>()?;
+        let tail = self.curve(name).filter(|(row, _)| in_tail(row.round, last));
+        let values: Vec<f64> = tail.map(|(_, value)| value).collect::<Option<_>>()?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
@@ -93,8 +112,14 @@ impl SeedResult {
 
     /// A metric at the last recorded round up to `round`, or at the last of all.
     pub fn by(&self, round: Option<u64>, name: &str) -> Option<f64> {
-        let row = self.rows.iter().rfind(|row| round.is_none_or(|t| row.round <= t))?;
-        row.metric(name)
+        self.curve(name).rfind(|(row, _)| round.is_none_or(|t| row.round <= t))?.1
+    }
+
+    /// The recorded rounds with the values of a metric, fedsa's or the caller's.
+    pub fn curve<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = (&'a Recorded, Option<f64>)> {
+        let own = self.own.names.iter().position(|own| own == name);
+        let value = move |i: usize| own.and_then(|at| self.own.values.get(i)?.get(at).copied());
+        self.rows.iter().enumerate().map(move |(i, row)| (row, value(i).or_else(|| row.metric(name))))
     }
 }
 
@@ -108,7 +133,7 @@ impl Results {
     /// The share by which a metric still falls over the last fifth of the rounds; `None` if it has reached its floor. `falling::falls_by`
     /// has the rule and its error rate.
     pub fn falls_by(&self, cell: usize, name: &str) -> Option<f64> {
-        let curve = |seed: &SeedResult| seed.rows.iter().map(|row| Some((row.round as f64, row.metric(name)?))).collect();
+        let curve = |seed: &SeedResult| seed.curve(name).map(|(row, value)| Some((row.round as f64, value?))).collect();
         let curves: Vec<Vec<(f64, f64)>> = self.cells[cell].iter().map(curve).collect::<Option<_>>()?;
         falling::falls_by(&curves)
     }
@@ -158,13 +183,16 @@ impl Results {
     pub fn curve(&self, cell: usize, name: &str) -> Vec<(Recorded, Vec<f64>)> {
         let seeds = &self.cells[cell];
         let mut at: HashMap<u64, Vec<f64>> = HashMap::new();
-        for row in seeds.iter().flat_map(|s| &s.rows) {
-            if let Some(x) = row.metric(name) {
-                at.entry(row.round).or_default().push(x);
-            }
+        for (row, value) in seeds.iter().flat_map(|seed| seed.curve(name)) {
+            at.entry(row.round).or_default().extend(value);
         }
         let rows = seeds.first().map_or(&[][..], |s| &s.rows[..]);
         rows.iter().filter_map(|row| Some((*row, at.get(&row.round)?.clone()))).filter(|(_, v)| v.len() == seeds.len()).collect()
+    }
+
+    /// The names of the caller's metrics.
+    pub fn own_names(&self) -> &[String] {
+        self.cells.iter().flatten().next().map_or(&[], |seed| &seed.own.names)
     }
 
     /// Whether every recorded round has its seconds.

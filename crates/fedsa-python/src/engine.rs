@@ -10,14 +10,14 @@ use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_experiment::execute::total_work;
 use fedsa_experiment::results::{Recorded, SeedResult};
-use fedsa_experiment::{Computed, Plan, RunObserver, Stage};
+use fedsa_experiment::{Computed, OwnMetrics, Plan, RunObserver, Stage};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rayon::ThreadPool;
@@ -60,6 +60,27 @@ pub struct Progress {
     plan: Mutex<Option<Arc<Plan>>>,
     /// Whether recorded rounds are events.
     pub records: bool,
+    /// The caller's metrics.
+    pub own: OnceLock<Own>,
+}
+
+/// A recorded round of a run.
+#[derive(Debug)]
+pub struct Place {
+    pub method: String,
+    pub point: String,
+    pub seed: u64,
+    pub round: u64,
+}
+
+/// The caller's metrics: their values at an iterate.
+type Measure = dyn Fn(Place, &[f64]) -> Result<Vec<f64>, Error> + Send + Sync;
+
+/// The caller's metrics.
+pub struct Own {
+    pub names: Arc<[String]>,
+    pub keeps_iterates: bool,
+    pub measure: Box<Measure>,
 }
 
 impl Progress {
@@ -140,6 +161,25 @@ impl RunObserver for Progress {
     fn warned(&self, what: &str) {
         self.say(Event::Warned(what.to_string()));
     }
+
+    fn own_metrics(&self) -> Option<&dyn OwnMetrics> {
+        self.own.get().map(|_| self as &dyn OwnMetrics)
+    }
+}
+
+impl OwnMetrics for Progress {
+    fn names(&self) -> Arc<[String]> {
+        self.own.get().map(|own| Arc::clone(&own.names)).unwrap_or_default()
+    }
+
+    fn measure(&self, cell: usize, seed: u64, round: u64, theta: &[f64]) -> Result<Vec<f64>, Error> {
+        let (method, point) = self.names(cell);
+        self.own.get().map_or(Ok(Vec::new()), |own| (own.measure)(Place { method, point, seed, round }, theta))
+    }
+
+    fn keeps_iterates(&self) -> bool {
+        self.own.get().is_some_and(|own| own.keeps_iterates)
+    }
 }
 
 /// The end of work on another thread: its result and the exceptions of callbacks, or the message of a panic.
@@ -211,13 +251,18 @@ pub fn converse<C: Send, T: Send>(
                 Ok(worker) => worker,
                 Err(e) => return Ok((Err(Error::machine(format!("a thread cannot be started: {e}"), "fewer threads")), None)),
             };
+            let mut looked = Instant::now();
             loop {
-                let done = match take.recv_timeout(LOOK) {
+                let mut done = match take.recv_timeout(LOOK) {
                     Ok(None) | Err(RecvTimeoutError::Disconnected) => break,
                     Ok(Some(call)) => Python::attach(|py| answer(py, call, raised.is_some())),
-                    Err(RecvTimeoutError::Timeout) if raised.is_none() => Python::attach(|py| look(py, notify.as_ref(), progress)),
                     Err(RecvTimeoutError::Timeout) => Ok(()),
                 };
+                // Also between calls that come without a pause.
+                if done.is_ok() && raised.is_none() && looked.elapsed() >= LOOK {
+                    done = Python::attach(|py| look(py, notify.as_ref(), progress));
+                    looked = Instant::now();
+                }
                 if let Err(e) = done {
                     raised.get_or_insert(e);
                     token.cancel();

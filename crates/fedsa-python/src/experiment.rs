@@ -10,7 +10,7 @@ use fedsa_experiment::config::alone::{self, KindTable};
 use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{self, Document};
 use fedsa_experiment::run::{Ran, RunOutcome, run};
-use fedsa_experiment::{IfExists, Kinds, RunObserver, RunSettings, bundled, file_schema, resolve};
+use fedsa_experiment::{IfExists, Kinds, RunObserver, RunSettings, bundled, file_schema, output, resolve};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -19,6 +19,7 @@ use crate::custom::HeldRules;
 use crate::engine;
 use crate::errors::OrRaise;
 use crate::held::{self, HeldProblem};
+use crate::own_metrics;
 use crate::results::RanResults;
 
 /// A token by which another thread stops a call.
@@ -203,8 +204,16 @@ impl Experiment {
         })
     }
 
-    /// Runs it, and writes the results into the folder, if any. The folder comes with a word for the treatment of an existing run.
-    #[pyo3(signature = (notify, cancel, folder, force, checkpoint_every))]
+    /// Whether traces may have a column of this name, so that a metric of Python cannot have it.
+    fn has_column(&self, name: &str) -> bool {
+        output::is_taken(name, self.inner.points.iter().flat_map(|point| &point.coordinates).map(|(name, _)| name))
+    }
+
+    /// Runs it, and writes the results into the folder, if any. The folder comes with a word for the treatment of an existing run. `own` has
+    /// the names of the caller's metrics, a function of method, point, seed, round and theta that returns their values, and whether the
+    /// results keep the iterates.
+    #[pyo3(signature = (notify, cancel, folder, force, checkpoint_every, own))]
+    #[expect(clippy::too_many_arguments, reason = "a private signature with plain values")]
     fn run(
         &self,
         py: Python<'_>,
@@ -213,6 +222,7 @@ impl Experiment {
         folder: Option<(PathBuf, String)>,
         force: bool,
         checkpoint_every: f64,
+        own: Option<(Vec<String>, Bound<'_, PyAny>, bool)>,
     ) -> PyResult<RanResults> {
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::from_secs(10));
         let mut settings =
@@ -220,10 +230,16 @@ impl Experiment {
         if let Some((folder, word)) = folder {
             settings = settings.in_folder(folder, if_exists(&word));
         }
-        let ran = engine::call_back(py, self.calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
-            written(run(self.inner.clone(), &settings, progress, cancel)?, progress, cancel)
-        })?;
-        Ok(RanResults(ran))
+        let work =
+            |progress: &engine::Progress, cancel: &Cancel| written(run(self.inner.clone(), &settings, progress, cancel)?, progress, cancel);
+        let around = (notify, cancel.map(|token| &token.0));
+        let ran = match own {
+            None => engine::call_back(py, self.calls_back, around.0, around.1, work),
+            Some((names, measure, keeps_iterates)) => {
+                own_metrics::measured(py, self.calls_back, around, (names, measure, keeps_iterates), work)
+            }
+        };
+        ran.map(RanResults)
     }
 }
 

@@ -14,6 +14,7 @@ mod held;
 mod held_data;
 mod nodes;
 mod operators;
+mod own_metrics;
 mod parts;
 mod policies;
 mod results;
@@ -119,6 +120,8 @@ fn add_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(results::redraw_folder, m)?)?;
     m.add_function(wrap_pyfunction!(results::report_page, m)?)?;
     m.add_function(wrap_pyfunction!(results::is_report, m)?)?;
+    m.add_function(wrap_pyfunction!(results::lines_figure, m)?)?;
+    m.add_function(wrap_pyfunction!(results::t_quantile, m)?)?;
     m.add_function(wrap_pyfunction!(results::note_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(results::require_finished, m)?)?;
     m.add_function(wrap_pyfunction!(results::write_finished, m)?)?;

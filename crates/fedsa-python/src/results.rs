@@ -17,7 +17,7 @@ use fedsa_experiment::redraw::redraw;
 use fedsa_experiment::run::{Ran, write_finished as write_finished_into};
 use fedsa_experiment::summary::{Entry, Summary};
 use fedsa_experiment::{IfExists, compare};
-use fedsa_figure::Format;
+use fedsa_figure::{Chart, Format, Panel, PlottedCurve, Style};
 use fedsa_report::ReportOptions;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -61,6 +61,11 @@ impl RanResults {
         arrays(py, &engine::brief(py, || self.0.outputs())?)
     }
 
+    /// The arrays of `iterates.npz`; none if iterates are not kept.
+    fn iterates<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        arrays(py, &engine::brief(py, || self.0.iterates())?)
+    }
+
     /// The figure with changes of these keys of `[figure]`.
     fn figure(&self, py: Python<'_>, keys: &Bound<'_, PyDict>) -> PyResult<Figure> {
         let changes = figure_changes(keys)?;
@@ -102,6 +107,28 @@ impl Figure {
         let bytes = engine::brief(py, || Ok(self.0.render(format)))?;
         Ok(PyBytes::new(py, &bytes))
     }
+}
+
+/// The number that the absolute value of a variable of Student's t exceeds with probability 1 - level.
+#[pyfunction]
+pub fn t_quantile(level: f64, freedom: f64) -> f64 {
+    fedsa_evaluate::policy_value::t_quantile(level, freedom)
+}
+
+/// A line of a figure: its label, x, y, and the edges of its band.
+type Line = (String, Vec<f64>, Vec<f64>, Option<(Vec<f64>, Vec<f64>)>);
+
+/// A figure of lines over counts. `texts` are the title, the names of the axes, the caption, and notes.
+#[pyfunction]
+pub fn lines_figure(texts: (String, String, String, String, Vec<String>), lines: Vec<Line>) -> Figure {
+    let (title, x_label, y_label, caption, notes) = texts;
+    let curve = |(color, (label, x, y, band)): (usize, Line)| {
+        let style = Style::LinePoints;
+        PlottedCurve { label, color, x, y, band, style }
+    };
+    let curves = lines.into_iter().enumerate().map(curve).collect();
+    let panel = Panel { x_label, y_label, x_whole: true, curves, ..Panel::default() };
+    Figure(DrawnFigure::of_chart(Chart { title, panels: vec![panel], caption, notes, ..Chart::default() }, "lines"))
 }
 
 /// The figure of the finished run in a folder.

@@ -561,3 +561,39 @@ fn sessions_of_short_rounds_are_those_of_long_ones() {
         }
     }
 }
+
+/// Keeps the outputs at recorded rounds, and fails once.
+#[derive(Default)]
+struct Outputs {
+    fails_at: Option<u64>,
+    seen: Vec<(u64, Vec<f64>)>,
+    recorded: Vec<u64>,
+}
+
+impl Observer for Outputs {
+    fn output(&mut self, round: u64, theta: &[f64]) -> Result<()> {
+        if self.fails_at == Some(round) {
+            self.fails_at = None;
+            return Err(Error::cancelled("a metric failed", "the same call again"));
+        }
+        self.seen.push((round, theta.to_vec()));
+        Ok(())
+    }
+    fn recorded(&mut self, row: &Recorded) {
+        self.recorded.push(row.round);
+    }
+}
+
+#[test]
+fn outputs_are_seen_at_recorded_rounds_and_one_that_fails_ends_the_session() {
+    let made = || session("scafflsa", r#"{"step_size": 0.1, "local_steps": 2}"#).recording(Record::Every(3));
+    let (mut whole, mut outputs, until) = (made(), Outputs::default(), StoppingCriteria::rounds(10));
+    whole.advance(&until, &Cancel::new(), &mut outputs).unwrap();
+    assert_eq!(outputs.seen.iter().map(|(round, _)| *round).collect::<Vec<_>>(), [0, 3, 6, 9, 10]);
+    assert_eq!(bits(&outputs.seen[4].1), bits(whole.output()));
+    let (mut session, mut failing) = (made(), Outputs { fails_at: Some(6), ..Outputs::default() });
+    assert!(session.advance(&until, &Cancel::new(), &mut failing).unwrap_err().to_string().contains("a metric failed"));
+    assert_eq!((session.rows().len(), session.round()), (2, 6));
+    session.advance(&until, &Cancel::new(), &mut failing).unwrap();
+    assert_eq!((session.rows(), &failing.seen, &failing.recorded), (whole.rows(), &outputs.seen, &outputs.recorded));
+}

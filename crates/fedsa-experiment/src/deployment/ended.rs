@@ -18,7 +18,7 @@ use crate::config::{Document, Experiment, MethodSpec};
 use crate::made;
 use crate::picture;
 use crate::plan::Plan;
-use crate::results::{Recorded, Results, SeedResult};
+use crate::results::{OwnValues, Recorded, Results, SeedResult};
 use crate::run::{self, Ran};
 
 /// The server's record of the rounds of a federation.
@@ -97,7 +97,8 @@ impl Deployment {
         });
         let experiment = self.elsewhere(federation.dim(), federation.weights(), rounds)?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
-        let result = SeedResult { seed, rows, theta, diverged, stopped, seconds: Some(seconds) };
+        let result =
+            SeedResult { seed, rows, theta, diverged, stopped, seconds: Some(seconds), own: OwnValues::default(), iterates: Vec::new() };
         let results = Results { cells: vec![vec![result]] };
         picture::check_axes(&experiment, &results)?;
         let mut ran = run::of_results(experiment, results, seconds)?;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::folder::{self, RunFolder};
 
 /// The first bytes of a checkpoint.
-const MAGIC: &[u8; 8] = b"fedsack4";
+const MAGIC: &[u8; 8] = b"fedsack5";
 const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
 
 /// The bytes of a checkpoint: version, checksum, data.

@@ -24,6 +24,8 @@ pub(crate) struct Saved {
     /// The number of completed rounds.
     pub round: u64,
     pub rows: Vec<Recorded>,
+    /// The outputs at these rows, d numbers each, if the caller has metrics of its own.
+    pub iterates: Vec<f64>,
     /// The run's state after these rounds; `None` if the run ended and its state is too large to store.
     #[serde(with = "serde_bytes")]
     pub state: Option<Vec<u8>>,
@@ -41,6 +43,7 @@ pub(super) struct Saving<'a> {
     pub rounds: u64,
     pub round: u64,
     pub rows: &'a [Recorded],
+    pub iterates: &'a [f64],
     pub state: Option<&'a serde_bytes::Bytes>,
     pub seconds: f64,
     pub end: Option<&'a End>,
@@ -189,13 +192,14 @@ impl Saved {
             && self.seconds >= 0.0
             && self.rows.first().is_some_and(|row| row.round == 0)
             && self.rows.is_sorted_by(|a, b| a.round < b.round)
+            && [0, self.rows.len() * d].contains(&self.iterates.len())
             && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
     }
 
     /// The approximate size in bytes.
     pub fn size(&self) -> usize {
         let theta = self.end.as_ref().map_or(0, |end| end.theta.len() * size_of::<f64>());
-        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Recorded>() + theta
+        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Recorded>() + self.iterates.len() * size_of::<f64>() + theta
     }
 
     /// Whether the run is over. It continues if it completed its rounds and more are requested now. A shorter run also checks its target

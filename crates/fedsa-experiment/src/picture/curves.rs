@@ -104,7 +104,7 @@ impl Drawing<'_> {
             y_label: y_label(metrics),
             x_log: self.x_log,
             x_whole: matches!(self.axis, Axis::Count(_)),
-            y_log: spec.y_log.unwrap_or(true),
+            y_log: spec.is_y_log(),
             y_range: spec.y_range.map(|[a, b]| (a, b)),
             ..Panel::default()
         };

@@ -23,7 +23,7 @@ use crate::output;
 use crate::picture::{self, DrawnFigure, Picture};
 use crate::plan::Plan;
 use crate::predict::{KeptPredictions, Predictor};
-use crate::results::Results;
+use crate::results::{OWN_METRICS, Results};
 use crate::summary::{self, Summary};
 
 /// Whether everything is as expected.
@@ -212,6 +212,9 @@ impl Ran {
         summary["exit_status"] = json!(u8::from(!self.ended.as_expected));
         summary["excused"] = json!(self.ended.excused);
         summary["notes"] = summary::notes_json(&self.notes);
+        if !self.results.own_names().is_empty() {
+            summary[OWN_METRICS] = json!(self.results.own_names());
+        }
         self.further.iter().for_each(|(key, value)| summary[key] = value.clone());
         summary
     }
@@ -232,6 +235,14 @@ impl Ran {
         output::theta(&self.plan, &self.results)
     }
 
+    /// The iterates at recorded rounds, as in `iterates.npz`; empty if they are not kept.
+    ///
+    /// # Errors
+    /// When they are too large.
+    pub fn iterates(&self) -> Result<Arrays, Error> {
+        output::iterates(&self.plan, &self.results)
+    }
+
     /// The figure, redrawn with these changes of the figure and the title.
     ///
     /// # Errors
@@ -239,7 +250,8 @@ impl Ran {
     pub fn drawn(&self, changes: &Changes) -> Result<DrawnFigure, Error> {
         let mut document = self.plan.experiment.document.clone();
         changes.apply(&mut document)?;
-        let experiment = Experiment::read(document)?;
+        let mut experiment = Experiment::read(document)?;
+        experiment.figure.own = self.results.own_names().to_vec();
         validate::experiment(&experiment, &self.plan.labels).map_err(|e| experiment.document.failure(e))?;
         picture::check_axes(&experiment, &self.results).map_err(|e| experiment.document.failure(e))?;
         let plan = self.plan.drawn_as(experiment);

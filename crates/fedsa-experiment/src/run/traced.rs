@@ -1,7 +1,7 @@
 //! The recorded rounds of runs in progress, as lines of a file.
 
 use crate::folder::RunFolder;
-use crate::observer::{Computed, RunObserver, Stage};
+use crate::observer::{Computed, OwnMetrics, RunObserver, Stage};
 use crate::plan::Plan;
 use crate::results::{Recorded, SeedResult};
 use crate::trace_lines::TraceLines;
@@ -51,5 +51,9 @@ impl RunObserver for TracingObserver<'_> {
 
     fn warned(&self, what: &str) {
         self.observer.warned(what);
+    }
+
+    fn own_metrics(&self) -> Option<&dyn OwnMetrics> {
+        self.observer.own_metrics()
     }
 }

@@ -26,6 +26,13 @@ use crate::round::{Advanced, round};
 pub trait Observer {
     /// A round was recorded.
     fn recorded(&mut self, _row: &Recorded) {}
+    /// The output at a round that is recorded next, d numbers.
+    ///
+    /// # Errors
+    /// When the session cannot go on. The round is then not recorded.
+    fn output(&mut self, _round: u64, _theta: &[f64]) -> Result<()> {
+        Ok(())
+    }
     /// A round was run.
     fn advanced(&mut self) {}
     /// Whether to keep a state now; called before each round.
@@ -282,8 +289,8 @@ impl<C: Carrier> Session<C> {
     /// from before the round, if that state fitted into memory; otherwise from the state that the observer kept last, or from the start.
     ///
     /// # Errors
-    /// When a target cannot be measured ([`Session::with_metrics`]), the carrier or an operator of metrics fails, or the carrier has lost
-    /// its state and cannot go back to the start. After a failure the same call goes on.
+    /// When a target cannot be measured ([`Session::with_metrics`]), the carrier, an operator of metrics or [`Observer::output`] fails, or
+    /// the carrier has lost its state and cannot go back to the start. After a failure the same call goes on.
     pub fn advance(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         until.check(self.metrics.as_deref())?;
         if self.carrier.is_torn() {
@@ -462,6 +469,7 @@ impl<C: Carrier> Session<C> {
             Some(metrics) => metrics.try_observe(&self.carrier, self.centre.as_deref(), self.control_weight)?,
         };
         let row = Recorded { round: self.round, ledger: self.carrier.counts(), seen, seconds: None };
+        observer.output(row.round, self.carrier.coordinator().output())?;
         observer.recorded(&row);
         self.rows.push(row);
         Ok(())

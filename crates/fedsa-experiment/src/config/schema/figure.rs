@@ -65,9 +65,18 @@ pub struct FigureSpec {
     pub theme: Theme,
     /// The formats; by default svg and png, all with a style.
     pub formats: Option<Vec<Format>>,
+    /// The names of the caller's metrics in the results, which files do not have.
+    #[serde(skip)]
+    pub own: Vec<String>,
 }
 
 impl FigureSpec {
+    /// Whether y is logarithmic. The caller's metrics may be negative.
+    pub fn is_y_log(&self) -> bool {
+        let shows_own = || self.y.as_ref().is_some_and(|y| y.list().iter().any(|y| self.own.iter().any(|own| own == y)));
+        self.y_log.unwrap_or_else(|| !shows_own())
+    }
+
     /// The coordinate on the horizontal axis, for all figures but curves.
     pub fn coordinate(&self) -> Option<&str> {
         self.x.as_ref().and_then(|x| x.list().first()).map(String::as_str)

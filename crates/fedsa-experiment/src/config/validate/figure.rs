@@ -64,8 +64,9 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
     }
     let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
     require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", names::metrics().join(", ")))?;
+    let accepted: Vec<&str> = names::metrics().into_iter().chain(figure.own.iter().map(String::as_str)).collect();
     for y in &shown {
-        require(fedsa::metrics::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", names::metrics().join(", ")))?;
+        require(accepted.contains(y), "y", format!("\"{y}\""), &format!("one of {}", accepted.join(", ")))?;
     }
     let twice = (1..shown.len()).find(|i| shown[..*i].contains(&shown[*i]));
     require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;
@@ -166,7 +167,7 @@ fn values(experiment: &Experiment) -> Result<()> {
         require(good, "level", shown, "positive levels of the metric, at least one")?;
     }
     if let Some([low, high]) = figure.y_range {
-        let is_log = figure.y_log != Some(false);
+        let is_log = figure.is_y_log();
         let good = (low > 0.0 || !is_log && low.is_finite()) && low < high && high.is_finite();
         let accepted =
             if is_log { "[low, high] with 0 < low < high: the vertical axis is logarithmic" } else { "[low, high] with low < high" };
@@ -190,12 +191,7 @@ fn values(experiment: &Experiment) -> Result<()> {
         require(slope.is_finite(), "slope", slope, "a finite number")?;
         let is_log = figure.x_log.unwrap_or(figure.kind != Curves);
         require(is_log, "slope", "a slope on a linear axis", "x_log = true: a power law is straight on logarithmic axes")?;
-        require(
-            figure.y_log != Some(false),
-            "slope",
-            "a slope with y_log = false",
-            "y_log = true: a power law is straight on logarithmic axes",
-        )?;
+        require(figure.is_y_log(), "slope", "a slope with y_log = false", "y_log = true: a power law is straight on logarithmic axes")?;
     }
     if let (Scaling | Cost, Some(x)) = (figure.kind, figure.coordinate()) {
         along(experiment, x)?;
