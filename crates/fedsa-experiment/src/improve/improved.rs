@@ -50,7 +50,7 @@ pub struct Improved {
     pub rare: Vec<(String, f64)>,
     /// The degrees of freedom of the fit.
     pub degrees: f64,
-    /// The hashes of the episodes from which it was found.
+    /// The hashes of the episodes from which it was found, without those that occurred twice.
     pub training: Vec<String>,
     /// What lowers the values of rare actions.
     pub caution: Option<Caution>,
@@ -103,7 +103,10 @@ impl Improved {
         let (theta, value, rare, degrees, coverage) = found().map_err(|e| ran.unfinished(e))?;
         let rare = data.logs.facts.iter().map(|facts| facts.name.clone()).zip(rare).collect();
         let hashes = data.logs.sources.iter().map(|source| episode_hashes(&**source)).collect::<Result<Vec<_>>>();
-        let (training, caution) = (hashes.map_err(|e| ran.unfinished(e))?.concat(), improving.caution().cloned());
+        let mut training = hashes.map_err(|e| ran.unfinished(e))?.concat();
+        training.sort_unstable();
+        training = training.chunk_by(|x, y| x == y).filter(|same| same.len() == 1).map(|same| same[0].clone()).collect();
+        let caution = improving.caution().cloned();
         let mut improved = Self { ran, data, ending, theta, value, rare, degrees, training, caution, coverage };
         let notes = notes::of(&improved.data, ending, improved.value.as_ref(), &improved.rare);
         improved.ran.add_notes(notes);
@@ -185,8 +188,12 @@ impl Improved {
             let of = PolicyOfStates { map, values, coverage: &self.coverage, actions };
             over_states(&of, &SeenStates::of(&logs.facts), ValueColumns { wanted: &[], setting: None })
         };
+        let possible = self.value.as_ref().map(|value| value.possible).filter(|(least, most)| (most - least).is_finite());
         // Diverged values show nothing.
-        let all = [(self.ending != PolicyEnding::Diverged).then(policy).flatten(), ridge.as_ref().and_then(pictures::ridges)];
+        let all = [
+            (self.ending != PolicyEnding::Diverged).then(policy).flatten(),
+            ridge.as_ref().and_then(|choice| pictures::ridges(choice, possible)),
+        ];
         POLICY_PICTURES.into_iter().zip(all).filter_map(|(stem, picture)| Some((stem, picture?))).collect()
     }
 

@@ -1,6 +1,6 @@
 //! The pictures of an improvement: the policy over state columns, and values on held-out episodes beside those of the fit.
 
-use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
+use fedsa_figure::{Chart, Panel, PlottedCurve};
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::pessimism::Coverage;
 use fedsa_problems::features::FeatureMap;
@@ -48,8 +48,8 @@ impl StateFunction for PolicyOfStates<'_> {
     }
 }
 
-/// The values of the ridges that were tried; `None` unless two have one.
-pub(super) fn ridges(choice: &RidgeChoice) -> Option<Picture> {
+/// The values of the ridges that were tried; `None` unless two have one. `possible` are the values that rewards allow.
+pub(super) fn ridges(choice: &RidgeChoice, possible: Option<(f64, f64)>) -> Option<Picture> {
     let mut known: Vec<_> = choice.tried.iter().filter_map(|tried| Some((tried.ridge, tried.value?, tried.in_fit))).collect();
     known.retain(|(_, value, in_fit)| value.estimate.is_finite() && in_fit.is_finite());
     if known.len() < 2 {
@@ -63,12 +63,10 @@ pub(super) fn ridges(choice: &RidgeChoice) -> Option<Picture> {
         x: x.clone(),
         y: of(&|(_, value, _)| value.estimate),
         band: Some((of(&|(_, value, _)| value.low), of(&|(_, value, _)| value.high))),
-        style: Style::LinePoints,
         ..PlottedCurve::default()
     };
     let y = of(&|(.., in_fit)| *in_fit);
-    let in_fit =
-        PlottedCurve { label: "on the episodes of the fit".into(), color: 1, x, y, style: Style::LinePoints, ..PlottedCurve::default() };
+    let in_fit = PlottedCurve { label: "on the episodes of the fit".into(), color: 1, x, y, ..PlottedCurve::default() };
     let panel = Panel {
         x_label: "ridge".into(),
         y_label: "value of the new policy".into(),
@@ -76,9 +74,12 @@ pub(super) fn ridges(choice: &RidgeChoice) -> Option<Picture> {
         curves: vec![held_out, in_fit],
         ..Panel::default()
     };
+    let allowed = possible.map_or(String::new(), |(least, most)| {
+        format!(" Rewards allow values from {} to {}.", numbers::number(least), numbers::number(most))
+    });
     let caption = format!(
-        "Values of start states by fitted values, with intervals on held-out episodes. Chosen: {}. Values on the episodes of the fit are too \
-         good.",
+        "Values of start states by fitted values; band: intervals on held-out episodes. Chosen: {}.{allowed} Values on the episodes of the \
+         fit have its ridge; with little of it they are too good.",
         numbers::number(choice.chosen)
     );
     Some(Picture::Chart(Chart { title: "Ridges that were tried".into(), panels: vec![panel], caption, ..Chart::default() }))

@@ -13,6 +13,9 @@ use crate::logs::left_out::LeftOutRows;
 use crate::logs::log::{Log, LoggedActions};
 use crate::logs::source::{LogSource, read_checked};
 
+/// The share of a log's episodes that may equal episodes of the fit. Short episodes in few states do by chance, and so few hardly move a value.
+const COINCIDENCES: f64 = 0.05;
+
 /// A policy that is a function of states: writes the probabilities of K actions.
 pub type StatePolicy<'a> = &'a (dyn Fn(&[f64], &mut [f64]) + Sync);
 
@@ -24,7 +27,8 @@ pub trait KnownPolicy: Send + Sync {
     fn actions(&self) -> usize;
     /// Writes the probabilities of the actions in a state, with its columns in the order of [`KnownPolicy::columns`].
     fn write(&self, state: &[f64], law: &mut [f64]);
-    /// The hashes of the episodes from which it was found ([`episode_hashes`]); values of those would be too good.
+    /// The hashes of the episodes from which it was found ([`episode_hashes`]), without those that occurred twice: they are of episodes that
+    /// many logs have. Values of the episodes of the fit would be too good.
     fn training(&self) -> &HashSet<String>;
 }
 
@@ -90,7 +94,7 @@ struct ByPolicy {
 /// The logs for the evaluation of this policy.
 ///
 /// # Errors
-/// When a log lacks a state column of the policy, cannot be read, or has an episode from which the policy was found.
+/// When a log lacks a state column of the policy, cannot be read, or has more than a few episodes from which the policy was found.
 pub(crate) fn by_policy(sources: Vec<Box<dyn LogSource>>, policy: &Arc<dyn KnownPolicy>) -> Result<Vec<Box<dyn LogSource>>> {
     let one = |source: Box<dyn LogSource>| -> Result<Box<dyn LogSource>> {
         let find = |name: &String| {
@@ -102,7 +106,7 @@ pub(crate) fn by_policy(sources: Vec<Box<dyn LogSource>>, policy: &Arc<dyn Known
         let positions = policy.columns().iter().map(find).collect::<Result<_>>()?;
         let hashes = if policy.training().is_empty() { Vec::new() } else { episode_hashes(&*source)? };
         let known = hashes.iter().filter(|hash| policy.training().contains(*hash)).count();
-        if known > 0 {
+        if known as f64 > COINCIDENCES * hashes.len() as f64 {
             let what = format!("the policy was found from {known} of the {} episodes of {}", hashes.len(), quoted(source.name()));
             return Err(Error::data("policy", what, "logs of other episodes: a value on those of the fit would be too good"));
         }
