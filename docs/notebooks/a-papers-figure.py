@@ -16,10 +16,10 @@ results = figure.run()
 results.plot()
 
 # %% [markdown]
-# The file itself, for a colleague who uses the command line:
+# The beginning of the file, for a colleague who uses the command line:
 
 # %%
-print(figure.to_toml()[:900])
+print(figure.to_toml().partition("[run]")[0])
 
 # %% [markdown]
 # **Change it.** What if there were only two kinds of agents, which differ much? Federated averaging stops earlier, at a larger error; control variates

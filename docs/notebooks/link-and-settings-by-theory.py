@@ -31,7 +31,7 @@ theory.plot()
 # `floor` says where each candidate stops, and how the number is known (`exact`, `closure` or `leading order`).
 
 # %%
-for label in theory.labels:
+for label in ("exact", "4 bits", "70 % arrive"):
     limits = theory.limits(label)
     print(f"{label:12}", f"floor {limits.floor:.3g} ({limits.accuracy})" if limits else limits)
 
@@ -41,8 +41,8 @@ for label in theory.labels:
 # %%
 for label in theory.labels:
     print(f"{label:12} step {theory.stable_step(label)}")
-    target = theory.target(label)
-    print(f"{'':12} target in {target.rounds:.0f} rounds, {target.detail['bits_up']:.3g} bits up" if target else target)
+    if target := theory.target(label):
+        print(f"{'':12} target in {target.rounds:.0f} rounds, {target.detail['bits_up']:.3g} bits up")
 
 # %% [markdown]
 # Let fedsa choose: `tune` looks for the method, step size, local steps and codec that reach the target with the fewest bits. Theory ranks,
@@ -59,6 +59,4 @@ tuned
 
 # %%
 if tuned:
-    chosen = tuned.experiment
-    print(chosen)
-    print(chosen.run().summary())
+    print(tuned.experiment.run().summary())

@@ -25,8 +25,7 @@ y = np.where(X @ rng.normal(size=d) / 3 + rng.logistic(size=n) > 0, "ill", "well
 # %%
 model = fedsa.FederatedClassifier(ridge=1e-4).fit(X, y, agents=hospital)
 assert model.outcome_.name == "converged" and model.n_iter_ < 40
-print(model.choice_["why"])
-model.summary()
+model.choice_["why"]
 
 # %% [markdown]
 # The coefficients are the same as from all rows in one place:

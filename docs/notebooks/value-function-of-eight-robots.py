@@ -67,7 +67,7 @@ table
 # The value of the states in which episodes start, with an interval of 95%. Every episode begins near the upright pole, and a step is worth 1.
 
 # %%
-print(value.value())
+print(value.value().all)
 print(value.value("importance").all)
 
 # %% [markdown]

@@ -336,7 +336,7 @@ class Improvement:
         """
         rows, names = self.summary().rows, [name for name in self.returns[0] if len(self.returns[0]) > 1]
         x, lines = [float(i) for i in range(len(rows))], []
-        for name in [*names, "all agents"]:
+        for name in ["all agents", *names]:
             means, counts = [row[name] for row in rows], [sum(len(one) for key, one in each.items() if name in (key, "all agents")) for each in self.returns]
             y = [mean.mean for mean in means]
             half = [_fedsa.t_quantile(0.95, n - 1.0) * mean.se for mean, n in zip(means, counts)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -342,3 +343,18 @@ def test_states_that_never_change_are_named() -> None:
     assert "states.constant" in [note.code for note in fit.results_.notes]
     by_fit, by_returns = fit.value().all, fit.value("importance").all
     assert abs(by_fit.mean - by_returns.mean) < 4 * by_returns.se
+
+
+def test_the_figure_of_returns_has_a_line_for_each_agent_and_intervals() -> None:
+    def loop(agents: int, episodes: int) -> fedsa.gym.Improvement:
+        made = np.random.default_rng(0)
+        returns = [{f"robot {c}": made.normal(mean, size=episodes) for c in range(agents)} for mean in (20.0, 150.0)]
+        return fedsa.gym.Improvement(None, returns, bits=8_000_000)  # type: ignore[arg-type]
+
+    for agents, episodes, names, has_bands in ((2, 5, 3, True), (8, 5, 9, True), (1, 5, 1, True), (1, 1, 1, False)):
+        figure = loop(agents, episodes).plot()
+        assert isinstance(figure, fedsa.Figure)
+        text = re.sub(r"<[^>]*>", "\n", figure.svg)
+        assert [line for line in text.splitlines() if line.startswith("robot")] == [f"robot {c}" for c in range(names - 1)]
+        assert "all agents" in text and "iteration" in text and "1 MB up and down" in text and ("intervals of 95%" in text) is has_bands
+    assert figure.render("pdf")[:4] == b"%PDF"
