@@ -119,7 +119,8 @@ class ActionValueFunction:
         ndarray of shape (n,)
             The actions.
         """
-        return np.argmax(self.probabilities(states), axis=1).astype(np.int64)
+        largest: NDArray[np.int64] = np.argmax(self.probabilities(states), axis=1).astype(np.int64)
+        return largest
 
     def act(self, states: Any, soften: float = 0.0, rng: np.random.Generator | int | None = None) -> NDArray[np.int64]:
         """Draw actions.
@@ -140,7 +141,8 @@ class ActionValueFunction:
         """
         law = self.probabilities(states, soften)
         draws = np.random.default_rng(rng).random(len(law))
-        return np.minimum((law.cumsum(axis=1) <= draws[:, None]).sum(axis=1), law.shape[1] - 1).astype(np.int64)
+        drawn: NDArray[np.int64] = np.minimum((law.cumsum(axis=1) <= draws[:, None]).sum(axis=1), law.shape[1] - 1).astype(np.int64)
+        return drawn
 
     def policy(self, soften: float = 0.0, rng: np.random.Generator | int | None = None) -> Callable[[Any], int]:
         """Return the policy as a function of one state, as :func:`fedsa.gym.record` takes it.
@@ -180,7 +182,8 @@ class ActionValueFunction:
         law = self.probabilities(states) if policy is None else np.asarray(policy(states), dtype=np.float64)
         if law.shape != q.shape:
             raise InputError(f"the policy gave probabilities of shape {law.shape}", "setting.bad-value", "policy", f"probabilities of shape {q.shape}")
-        return np.einsum("ij,ij->i", law, q)
+        means: NDArray[np.float64] = np.einsum("ij,ij->i", law, q)
+        return means
 
     def save(self, folder: Path) -> None:
         """Write ``policy.json`` for ``fedsa predict``.
@@ -507,8 +510,8 @@ class PolicyImprovement(Parameters):
         if value is None:
             raise NotAvailable("the value of the new policy is not known", "", "", "holdout above 0, and logs with the start of an episode")
         new, acted, difference = (estimate(value[name]) for name in ("new", "acted", "difference"))
-        by_agent = ({name: estimate(one) for name, one in value[key].items()} for key in ("new_by_agent", "acted_by_agent"))
-        return ImprovedValue(new, acted, difference, *by_agent, bool(self._told["may_be_worse"]))
+        of_new, of_acted = ({name: estimate(one) for name, one in value[key].items()} for key in ("new_by_agent", "acted_by_agent"))
+        return ImprovedValue(new, acted, difference, of_new, of_acted, bool(self._told["may_be_worse"]))
 
     def summary(self) -> Summary:
         """Return the values of the new policy and of the one that acted, by agent.
