@@ -48,7 +48,7 @@ class ActionValueFunction:
     >>> q.actions_, q.q([[1.0]]).shape
     (['stay', 'go'], (1, 2))
     >>> act = q.policy()
-    >>> [act(0.0), act(1.0)] == q.greedy([[0.0], [1.0]]).tolist(), q.value([[0.0]])[0] == q.q([[0.0]]).max()
+    >>> [act(0.0), act(1.0)] == q.greedy([[0.0], [1.0]]).tolist(), bool(q.value([[0.0]])[0] == q.q([[0.0]]).max())
     (True, True)
     """
 
