@@ -59,7 +59,7 @@ class Limits:
     floor : float
         The sum of the parts.
     bias : float
-        The squared distance between the noise-free limit and the root.
+        The squared distance between the noise-free limit and the root; with nonlinear operators, between the mean iterate and the root.
     samples : float or None
         The noise of independent samples.
     mixing : float or None

@@ -138,3 +138,52 @@ def test_theory_knows_how_far_local_steps_lead(tmp_path: Path, improve_every: st
     for local_steps, bias in expected.items():
         theory = fedsa.Experiment(own, methods.FedLSA(step_size=0.01, local_steps=local_steps), rounds=1, sampling="mean").theory(full=True)
         assert theory.quantities("fedlsa")["bias2"] == pytest.approx(bias, rel=4e-3)
+
+
+INSTANCES = [
+    # Garnet's seed, states, actions, agents, temperature, exploration, features (None: tabular), next action, method, local steps.
+    (11, 4, 2, 1, 0.5, 0.1, None, "carry", methods.FedLSA, 1),
+    (12, 5, 3, 4, 1.0, 0.0, None, "redraw", methods.FedLSA, 10),
+    (13, 6, 2, 3, 0.3, 0.2, None, "expected", methods.SCAFFLSA, 5),
+    (14, 8, 2, 2, 1.0, 0.1, 6, "carry", methods.FedLSA, 20),
+    (15, 4, 4, 6, 0.7, 0.0, None, "carry", methods.SCAFFLSA, 10),
+    (16, 10, 2, 10, 2.0, 0.0, 8, "redraw", methods.FedLSA, 5),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_floors_of_other_instances_are_the_predicted_ones(instance: tuple[Any, ...]) -> None:
+    seed, states, actions, agents, temperature, exploration, features, next_action, method, local_steps = instance
+    of_features = {"feature_law": "uniform", "features": features} if features else {}
+    own = problems.Sarsa(
+        agents=agents,
+        states=states,
+        actions=actions,
+        temperature=temperature,
+        exploration=exploration,
+        next_action=next_action,
+        seed=seed,
+        **of_features,
+    )
+    rule = method(step_size=0.02, local_steps=local_steps, start="root")
+    experiment = fedsa.Experiment(own, rule, rounds=200_000 // local_steps, seeds=20, sampling="markov")
+    limits = experiment.theory().limits(rule.kind_name)
+    floor = experiment.run().summary_dict()["results"][0]
+    # The leading order, and 10% for what it leaves out.
+    assert limits, limits
+    assert abs(floor["floor_mean"] - limits.floor) < 3.0 * floor["floor_se"] + 0.1 * limits.floor, (floor, limits)
+
+
+def test_drift_grows_with_step_size_times_local_steps(tmp_path: Path) -> None:
+    """The drift of FedLSA's limit is (H - 1)/2 eta h to leading order: its square has the slope 2 in either."""
+    settings = [(eta, h) for eta in (1e-4, 2e-4, 4e-4) for h in (5, 9, 17)]
+    bias = []
+    for eta, h in settings:
+        theory = fedsa.Experiment(s1(tmp_path, 2), methods.FedLSA(step_size=eta, local_steps=h), rounds=1, sampling="mean").theory(full=True)
+        bias.append(theory.quantities("fedlsa")["bias2"])
+    logs = np.log(np.array([(eta, h - 1) for eta, h in settings]))
+    columns = np.column_stack([np.ones(len(settings)), logs])
+    slopes, residuals, *_ = np.linalg.lstsq(columns, np.log(bias), rcond=None)
+    errors = np.sqrt(residuals[0] / (len(settings) - 3) * np.diag(np.linalg.inv(columns.T @ columns)))
+    assert (errors < 0.02).all() and slopes[1:] == pytest.approx([2.0, 2.0], abs=0.05), (slopes, errors)

@@ -113,7 +113,7 @@ pub fn is_unmasking(exchange: u8) -> bool {
 
 impl Protocol {
     /// Whether the first answers of every round are operators, gradients or systems at the iterate, or at a point that becomes it if it is
-    /// accepted.
+    /// accepted. A first round may instead ask for systems of another policy, which measure nothing.
     pub fn measures_iterates(&self) -> bool {
         let Some((first, later)) = self.exchanges.split_first() else { return false };
         let is_at = |part: Part| first.down.iter().any(|(down, _)| *down == part);
@@ -121,8 +121,8 @@ impl Protocol {
             Part::Operator | Part::Gradient | Part::ExactGradient => is_at(Part::Model),
             part => part == Part::System,
         };
-        // Such rounds go on from gradients of the round before, build a space of products, or solve for the policy of logged data.
-        let is_other = |want: &ReplySpec| matches!(want.part, Part::Direction | Part::Product | Part::System);
+        // Such rounds go on from gradients of the round before, or build a space of products.
+        let is_other = |want: &ReplySpec| matches!(want.part, Part::Direction | Part::Product);
         let opens_otherwise = later.iter().any(|exchange| exchange.may_open && exchange.replies.iter().any(is_other));
         first.replies.iter().any(|want| is_exact(want.part)) && !opens_otherwise && !self.asks_ahead
     }

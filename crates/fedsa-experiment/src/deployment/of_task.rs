@@ -70,6 +70,13 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
 /// When a federation cannot do it yet; names the setting.
 pub fn of_improvement(search: &PolicySearch) -> Result<TaskSettings> {
     let mut document = search.experiment().document.clone();
+    let run = document.table.get_mut("run").and_then(Value::as_table_mut);
+    if let Some(stop) = run.and_then(|run| run.get_mut("stop")).and_then(Value::as_table_mut)
+        && let Some(tol) = stop.remove("relative_residual").and_then(|tol| tol.as_float())
+    {
+        // A server does not see the operator at the start: it first asks for the behaviour's values.
+        stop.insert("residual".into(), Value::Float(tol * search.residual_at_zero()));
+    }
     let problem = document.table.get_mut("problem").and_then(Value::as_table_mut);
     let held = problem.is_some_and(|problem| ["holdout", "holdout_seed"].map(|key| problem.remove(key)).iter().any(Option::is_some));
     let mut task = of_document(document, search.data.logs.facts.len(), Table::new())?;

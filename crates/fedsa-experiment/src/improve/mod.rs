@@ -16,6 +16,9 @@ use std::time::Instant;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
+use fedsa::linalg;
+use fedsa::problem::Problem as _;
+use fedsa::problem::policy_systems::PolicySystems as _;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::logs::MemoryLog;
@@ -164,6 +167,17 @@ impl PolicySearch {
     /// The time at which reading of the logs began.
     pub fn began(&self) -> Instant {
         self.began
+    }
+
+    /// The norm of the mean operator at weights 0, of which `tol` is a multiple.
+    pub fn residual_at_zero(&self) -> f64 {
+        let d = self.improving.dim();
+        let (mut mean, mut own) = (vec![0.0; d], vec![0.0; d]);
+        for (c, p) in self.improving.weights().iter().enumerate() {
+            self.improving.operator(c, &vec![0.0; d], &mut own);
+            linalg::add_scaled(&mut mean, *p, &own);
+        }
+        linalg::norm(&mean)
     }
 
     /// The experiment of the improvement.

@@ -19,7 +19,7 @@ pub struct Limits {
     pub floor: f64,
     /// The accuracy of the floor.
     pub accuracy: Accuracy,
-    /// The squared distance of the noiseless limit from theta*.
+    /// The squared distance of the noiseless limit from theta*; of nonlinear operators, that of the mean iterate.
     pub bias: f64,
     /// The noise of independent samples, with all agents and a link that weakens all messages alike; `None` under mean sampling.
     pub samples: Option<f64>,
@@ -43,7 +43,8 @@ impl Forecast {
 
     fn parts_of_floor(&self, cache: &FloorCache) -> Result<Limits> {
         let whole = cache.floor(self)?;
-        let bias = self.bias_sq()?;
+        // Noise and curvature move the mean of nonlinear iterates, too.
+        let bias = if self.is_nonlinear() { whole.value.bias_sq() } else { self.bias_sq()? };
         let (floor, accuracy) = (whole.value.mse(), whole.accuracy);
         let mut parts = Limits { floor, accuracy, bias, samples: None, mixing: None, link: None, participation: None };
         let (mut now, mut left) = (self.clone(), floor);
@@ -56,6 +57,11 @@ impl Forecast {
         if self.sampling.kind == Law::Markov {
             now = now.with_sampling(self.sampling.with_kind(Law::Iid));
             parts.mixing = Some(without(&now, &mut left)?);
+        }
+        if self.is_nonlinear() {
+            // This floor is known over clear links and with all agents only.
+            parts.samples = self.is_sampled().then(|| (left - bias).max(0.0));
+            return Ok(parts);
         }
         if self.link()?.is_noisy() {
             now = now.with_steady_link()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::Accuracy;
+use crate::predict::FloorCache;
 use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa::method::MethodSettings as _;
@@ -112,6 +113,17 @@ fn floors_to_leading_order_are_those_of_numpy() {
     };
     is_near(floor(1, FedLsa::new(0.02, 1).shape()), 0.03142, 2e-4);
     is_near(floor(2, FedLsa::new(0.02, 5).shape()), 0.03280, 2e-4);
+}
+
+#[test]
+fn parts_add_up_to_the_floor() {
+    let field = s1(2, Law::Markov, NextAction::Carry, ImproveEvery::Step);
+    let forecast = Forecast::new(&field, FedLsa::new(0.02, 5).shape());
+    let parts = forecast.limits(&FloorCache::default()).unwrap();
+    let (floor, mixing) = (forecast.floor().unwrap(), parts.mixing.unwrap());
+    is_near(parts.floor, floor.mse(), 1e-12);
+    is_near(parts.bias + parts.samples.unwrap() + mixing, parts.floor, 1e-12);
+    assert!(parts.bias > 0.0 && mixing != 0.0 && (parts.link, parts.participation) == (None, None), "{parts:?}");
 }
 
 /// With one local step the policy of the round is that of the step.

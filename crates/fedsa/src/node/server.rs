@@ -192,9 +192,7 @@ impl ServerNode {
         let (theta, coordinator) = (self.theta(), &self.coordinator);
         let known = self.measured.iter().find(|(point, _)| point == theta).map(|(_, norm)| *norm);
         let is_about_theta = || coordinator.is_open() && coordinator.point() == Some(theta);
-        // In a later exchange, directions are no means of operators.
-        let is_operator = |part: Part| part != Part::Direction || masked_exchange(coordinator.question().down.exchange) == 0;
-        let mean = || coordinator.mean_answer().filter(|(part, _)| is_operator(*part));
+        let mean = || coordinator.mean_answer().filter(|(part, _)| self.is_of_operator(*part));
         known.or_else(|| is_about_theta().then(mean).flatten().map(|(_, norm)| norm))
     }
 
@@ -204,6 +202,12 @@ impl ServerNode {
         coordinator.is_open() && (coordinator.grid().is_none() || is_unmasking(exchange))
     }
 
+    /// Whether the mean of these parts of answers to the open question is one of operators. In a later exchange, directions are none, and
+    /// systems are those of another policy.
+    fn is_of_operator(&self, part: Part) -> bool {
+        !matches!(part, Part::Direction | Part::System) || masked_exchange(self.coordinator.question().down.exchange) == 0
+    }
+
     /// Keeps the norm of the mean operator at the point of the open question, if all agents have answered.
     fn measure(&mut self) {
         let coordinator = &self.coordinator;
@@ -211,7 +215,8 @@ impl ServerNode {
             return;
         }
         let Some((part, norm)) = coordinator.mean_answer() else { return };
-        let Some(point) = coordinator.point().filter(|_| part != Part::Direction).map(<[f64]>::to_vec) else { return };
+        let is_exact = part != Part::Direction && self.is_of_operator(part);
+        let Some(point) = coordinator.point().filter(|_| is_exact).map(<[f64]>::to_vec) else { return };
         let theta = coordinator.theta();
         self.measured.retain(|(old, _)| old == theta && *old != point);
         self.measured.push((point, norm));
