@@ -291,7 +291,7 @@ class PolicyImprovement(Parameters):
     gamma : float
         Discount factor; 1 only if every episode terminates. By default ``0.99``.
     ridge : float or None
-        EPS I is added to the matrix of the fit; by default the one whose policy has the largest value on
+        EPS I is added to the matrix of the fit; by default the one whose policy has the best value on
         held-out episodes.
     pessimism : str
         Avoid actions that few rows are behind: none, lcb:KAPPA (values less KAPPA standard errors) or

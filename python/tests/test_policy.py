@@ -144,7 +144,9 @@ def test_policies_are_evaluated_on_other_episodes(tmp_path: Path) -> None:
     truth = (0.9**4 + 0.9**2) / 2
     both = [value.value().all, value.value("importance").all]
     assert all(abs(one.mean - truth) < 4 * one.se + 0.03 for one in both), (both, truth)
-    acted = fedsa.ValueFunction(**settings).fit(new).value().all
+    # Without `behaviour` the policy that acted is evaluated.
+    acting = [csv(tmp_path / f"acting_{c}.csv", walks(step, 10 + c, 400, with_behaviour=False)) for c, step in enumerate((0.1, 0.2))]
+    acted = fedsa.ValueFunction(**settings).fit(acting).value().all
     assert acted.mean < truth - 0.2
     out = tmp_path / "out"
     program("evaluate", *new, "--policy", policy, "--gamma", "0.9", "--features", "fourier:3", "--out", out, "-q")

@@ -8,6 +8,7 @@ use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::method::MethodSettings;
+use fedsa::node::Todo;
 use fedsa::problem::Field;
 use fedsa::round::{Run, check_needs};
 use fedsa::sampling::{Law, Sampling};
@@ -245,6 +246,27 @@ fn problems_without_a_policy_and_wrong_shares_are_refused() {
         for share in [0.0, 1.5] {
             let settings = method(kind, &format!(r#"{{"global_step_size": {share}}}"#));
             assert!(settings.check(3).unwrap_err().to_string().starts_with("global_step_size"));
+        }
+    }
+}
+
+/// The first question asks for the system of the policy that logged the data: answers to it say nothing about the iterate.
+#[test]
+fn servers_know_the_residual_of_all_rounds_but_the_first() {
+    let field = walks(2, 0.1);
+    for kind in ["lspi", "fitted-q"] {
+        let mut halves = Halves::new(&field, &*method(kind, "{}"), &Uplink::default(), SEED).unwrap();
+        for round in 0..4 {
+            let Todo::Ask { to, bytes } = halves.server.open() else { panic!("a question") };
+            for (c, bytes) in to.iter().zip(&bytes) {
+                let answer = halves.nodes[*c].handle(bytes).unwrap().unwrap();
+                halves.server.take(*c, &answer).unwrap();
+            }
+            let expected = (round > 0).then(|| linalg::norm(&field.mean_operator(halves.server.theta()).unwrap()));
+            let known = halves.server.residual();
+            let is_near = known.zip(expected).is_none_or(|(x, y)| (x - y).abs() < 1e-12);
+            assert!(is_near && known.is_some() == expected.is_some(), "{kind}, round {round}: {known:?}, {expected:?}");
+            assert_eq!(halves.server.close(), Todo::RoundOver);
         }
     }
 }

@@ -81,7 +81,7 @@ fn data(data: &ImproveData) -> Vec<String> {
     lines.push(format!("{} of {} for each action", count(map.len(), "feature"), map.spec()));
     let chosen = match ridge {
         None => "",
-        Some(choice) if choice.is_by_value => ", the one whose policy settles and has the largest value on held-out episodes",
+        Some(choice) if choice.is_by_value => ", by the values of policies on held-out episodes",
         Some(_) => ", the largest that was tried at which the iteration settles: no value on held-out episodes is possible",
     };
     lines.push(format!("ridge {}{chosen}", numbers::typed(settings.ridge)));

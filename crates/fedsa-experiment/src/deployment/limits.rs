@@ -37,7 +37,7 @@ pub const LIMITS: &[Limit] = &[
     ),
     limit("compare", "fit", "a federation runs one method", "one `method`"),
     limit("against", "evaluate", "a federation evaluates one policy", "a federation for each policy"),
-    limit("policy", "evaluate", "agents have no file of the policy", "`fedsa evaluate --policy` at an agent"),
+    limit("policy", "evaluate", "agents have no file of the policy", "an evaluation by this policy at each agent"),
     limit("pessimism", "improve", "agents do not know how many rows of all agents are behind an action", "no `pessimism`"),
     limit("agent_column", "evaluate", "the rows of a machine are those of one agent", "a file for each agent, and no `agent_column`"),
     limit("scaling", "evaluate", "this scaling needs the transitions of all agents", "`scaling = \"none\"`"),

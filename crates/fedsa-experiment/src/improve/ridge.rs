@@ -1,8 +1,10 @@
-//! The choice of the ridge: of those at which the iteration settles, the one whose policy has the largest value on held-out episodes. Values
-//! that rewards do not allow say nothing; if there are no others, the largest ridge is taken.
+//! The choice of the ridge: of those at which the iteration settles, the one whose policy has the best value on held-out episodes, by the low
+//! end of its interval, because the largest of several uncertain values is often the luckiest. If none is surely above the value of the policy
+//! that acted, for example because few held-out episodes reached a reward, values do not tell ridges apart: the one nearest to the usual ridge
+//! is taken. Values that rewards do not allow say nothing; if there are no others, the largest ridge is taken.
 //!
 //! A ridge that looks harmless can spoil a policy without a sign of it: the iteration settles, and all pairs are covered. Values on held-out
-//! episodes tell most bad ridges from good ones. The value of the chosen policy is a little too good, because it is the largest of some.
+//! episodes tell most bad ridges from good ones. The value of the chosen policy is a little too good, because it is the best of some.
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Result;
@@ -13,7 +15,7 @@ use super::ImproveData;
 
 /// The ridges that are tried, times the mean square of a feature.
 const SHARES: [f64; 7] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
-/// The share without held-out episodes.
+/// The usual share.
 const FALLBACK: f64 = 1e-4;
 /// The most solves for one ridge.
 const SOLVES: usize = 50;
@@ -22,7 +24,7 @@ const SOLVES: usize = 50;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RidgeChoice {
-    /// The chosen ridge: of those at which the iteration settles, the one whose policy has the largest possible value, or the largest one.
+    /// The chosen ridge: of those at which the iteration settles, the one whose policy has the best possible value, or the largest one.
     pub chosen: f64,
     /// Whether a value decided.
     pub is_by_value: bool,
@@ -64,15 +66,18 @@ impl RidgeChoice {
             let theta = &end.policies[end.policies.len() - 1];
             let value = data.value(theta, improving.caution())?.filter(|value| value.new.all.estimate.is_finite());
             let settles = end.ending == PolicyEnding::Settled;
-            let rank = value.as_ref().filter(|value| settles && !value.is_impossible()).map(|value| value.new.all.estimate);
+            let rank =
+                value.as_ref().filter(|value| settles && !value.is_impossible()).map(|value| (!value.may_be_worse(), value.new.all.low));
             let (degrees, ending, in_fit) = (improving.degrees_of_freedom()?, end.ending, improving.start_value(theta));
             tried.push((rank, TriedRidge { ridge, degrees, ending, value: value.map(|value| value.new.all), in_fit }));
         }
-        // The first of equal values, which has most ridge.
-        let best = tried.iter().filter_map(|(rank, _)| *rank).max_by(f64::total_cmp);
-        let by_value = best.and_then(|best| tried.iter().find(|(rank, _)| *rank == Some(best)));
+        let possible = || tried.iter().filter_map(|(rank, tried)| Some(((*rank)?, tried.ridge)));
+        let best = possible().filter(|((is_better, _), _)| *is_better).max_by(|((_, x), _), ((_, y), _)| x.total_cmp(y));
+        let from_usual = |ridge: f64| (ridge / (FALLBACK * scale)).ln().abs();
+        let usual = || possible().min_by(|(_, x), (_, y)| from_usual(*x).total_cmp(&from_usual(*y)));
+        let by_value = best.or_else(usual).map(|(_, ridge)| ridge);
         let largest = || tried.iter().find(|(_, tried)| tried.ending == PolicyEnding::Settled);
-        let chosen = by_value.or_else(largest).map(|(_, tried)| tried.ridge);
+        let chosen = by_value.or_else(|| largest().map(|(_, tried)| tried.ridge));
         let is_by_value = by_value.is_some();
         let tried = tried.into_iter().map(|(_, tried)| tried).collect();
         Ok(chosen.map(|chosen| Self { chosen, is_by_value, tried }).ok_or("with none that was tried the iteration settles"))

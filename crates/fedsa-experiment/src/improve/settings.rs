@@ -71,7 +71,7 @@ pub struct ImproveSettings {
     #[arg(long, value_name = "GAMMA", help_heading = options::MODEL, default_value_t = 0.99)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// EPS I is added to the matrix of the fit; by default the one whose policy has the largest value on held-out episodes
+    /// EPS I is added to the matrix of the fit; by default the one whose policy has the best value on held-out episodes
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
