@@ -11,6 +11,7 @@ use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::pessimism::{Caution, Coverage};
 use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use fedsa_problems::logs::by_policy::KnownPolicy;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::linear_model::{FORMAT, LinearModel};
@@ -255,6 +256,30 @@ pub fn read(path: &Path) -> Result<FittedModel> {
     from_json(&super::read(path)?).map_err(|e| about(path, e))
 }
 
+fn missing(name: &str) -> Error {
+    Error::data("", format!("there is no `{name}`"), WANTED)
+}
+
+/// What a field holds; `None` if it is missing or null.
+fn optional<T: DeserializeOwned>(value: &Value, name: &str) -> Result<Option<T>> {
+    let held = value.get(name).filter(|held| !held.is_null()).cloned();
+    let bad = |e: serde_json::Error| Error::data("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
+    held.map(serde_json::from_value).transpose().map_err(bad)
+}
+
+/// The features of the columns.
+fn map_of(value: &Value) -> Result<FeatureMap> {
+    let spec: FeatureSpec = optional(value, "feature_map")?.ok_or_else(|| missing("feature_map"))?;
+    let columns: Vec<String> = optional(value, "columns")?.ok_or_else(|| missing("columns"))?;
+    let ranges: Ranges = optional(value, "ranges")?.ok_or_else(|| missing("ranges"))?;
+    let statistics: ColumnStatistics = optional(value, "statistics")?.unwrap_or_default();
+    let map = FeatureMap::with_statistics(&spec, &columns, &ranges, statistics)?;
+    match optional(value, "scale")? {
+        None => Ok(map),
+        Some(scale) => map.with_scale(scale),
+    }
+}
+
 /// Fitted weights from the bytes of a `weights.json`.
 ///
 /// # Errors
@@ -262,7 +287,7 @@ pub fn read(path: &Path) -> Result<FittedModel> {
 /// number of features.
 pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     let value: Value = serde_json::from_slice(file).map_err(|e| Error::data("", format!("not JSON: {e}"), WANTED))?;
-    let field = |name: &str| value.get(name).ok_or_else(|| Error::data("", format!("there is no `{name}`"), WANTED));
+    let field = |name: &str| value.get(name).ok_or_else(|| missing(name));
     let format = field("format")?;
     if format.as_u64() != Some(FORMAT) {
         let help = format!("weights of format {FORMAT}: fit them again with this version of fedsa, or use the version that wrote them");
@@ -271,23 +296,8 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     if value.get("model").is_some() {
         return LinearModel::from_json(&value).map(FittedModel::Linear);
     }
-    let bad = |name: &str, e: serde_json::Error| Error::data("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
-    let spec: FeatureSpec = serde_json::from_value(field("feature_map")?.clone()).map_err(|e| bad("feature_map", e))?;
-    let columns: Vec<String> = serde_json::from_value(field("columns")?.clone()).map_err(|e| bad("columns", e))?;
-    let ranges: Ranges = serde_json::from_value(field("ranges")?.clone()).map_err(|e| bad("ranges", e))?;
-    let statistics = match value.get("statistics").filter(|statistics| !statistics.is_null()) {
-        None => ColumnStatistics::default(),
-        Some(statistics) => serde_json::from_value(statistics.clone()).map_err(|e| bad("statistics", e))?,
-    };
-    let file_columns = match value.get("file_columns").filter(|columns| !columns.is_null()) {
-        None => BTreeMap::new(),
-        Some(columns) => serde_json::from_value(columns.clone()).map_err(|e| bad("file_columns", e))?,
-    };
-    let map = FeatureMap::with_statistics(&spec, &columns, &ranges, statistics)?;
-    let map = match value.get("scale").filter(|scale| !scale.is_null()) {
-        None => map,
-        Some(scale) => map.with_scale(serde_json::from_value(scale.clone()).map_err(|e| bad("scale", e))?)?,
-    };
+    let map = map_of(&value)?;
+    let file_columns = optional(&value, "file_columns")?.unwrap_or_default();
     let listed = field("theta")?.as_array().map_or(&[][..], Vec::as_slice);
     // Weights that are not finite are null, because JSON has no other way to write them.
     if let Some(i) = listed.iter().position(Value::is_null) {
@@ -295,29 +305,24 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
         return Err(Error::data("", format!("weight {i} of `theta` is not finite"), help));
     }
     let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
-    let actions: Vec<String> = match value.get("actions") {
-        None => Vec::new(),
-        Some(actions) => serde_json::from_value(actions.clone()).map_err(|e| bad("actions", e))?,
-    };
+    let actions: Vec<String> = optional(&value, "actions")?.unwrap_or_default();
     let (is_policy, each) = (value.get("actions").is_some(), actions.len().max(1));
     if theta.len() != map.len() * each || is_policy && actions.is_empty() {
         let of_actions = if is_policy { format!(" for each of {} actions", actions.len()) } else { String::new() };
         let what = format!(
             "`theta` has {} weights, but {} on {} state columns has {} features{of_actions}",
             theta.len(),
-            quoted(spec.to_string()),
-            columns.len(),
+            quoted(map.spec().to_string()),
+            map.columns().len(),
             map.len()
         );
         return Err(Error::data("", what, WANTED));
     }
     if is_policy {
-        let caution = value.get("caution").filter(|caution| !caution.is_null());
-        let caution = caution.map(|caution| caution_of(caution, map.len(), actions.len())).transpose()?;
-        let or_default = |key: &str| value.get(key).filter(|x| !x.is_null()).cloned();
-        let soften = or_default("soften").map(serde_json::from_value).transpose().map_err(|e| bad("soften", e))?.unwrap_or(0.0);
-        let training = or_default("training_episodes").map(serde_json::from_value).transpose().map_err(|e| bad("training_episodes", e))?;
-        let training = training.unwrap_or_default();
+        let caution: Option<Value> = optional(&value, "caution")?;
+        let caution = caution.map(|caution| caution_of(&caution, map.len(), actions.len())).transpose()?;
+        let soften = optional(&value, "soften")?.unwrap_or(0.0);
+        let training = optional(&value, "training_episodes")?.unwrap_or_default();
         return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, caution, soften, training, file_columns }));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))

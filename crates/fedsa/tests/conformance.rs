@@ -185,7 +185,7 @@ fn newton_steps_along_what_agents_decoded() {
     }
 }
 
-/// What lanes cannot send, and what error feedback cannot add up, is refused when a run is built.
+/// What error feedback cannot add up is refused when a run is built.
 #[test]
 fn links_are_checked_against_what_methods_send() {
     use fedsa::method::{Setting, check_link};
@@ -198,8 +198,6 @@ fn links_are_checked_against_what_methods_send() {
     assert!(check_link(&*fedlsa, &*client, &ok, &uplink, 4).is_ok());
     let mut two = ok.clone();
     two.exchanges[0].replies.push(ReplySpec { part: fedsa::message::Part::Losses, len: Len::Exactly(1), gather: Gather::Sum });
-    let e = check_link(&*fedlsa, &*client, &two, &uplink, 4).unwrap_err().to_string();
-    assert!(e.contains("in lanes"), "{e}");
     let alone = newton.client(&setting);
     assert!(alone.facts().agents.is_some() && check_link(&*newton, &*alone, &two, &uplink, 4).is_ok());
     two.exchanges[0].replies[0].len = Len::Exactly(5);

@@ -117,7 +117,8 @@ fn nodes_give_the_bits_of_the_engine() {
         check_needs(&*method, &*field).unwrap();
         let quantised = link(r#"{"kind": "quantised", "bits": 9}"#, false, &[]).unwrap();
         let lossy = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
-        for uplink in [Uplink::default(), quantised, lossy] {
+        let fed_back = link(r#"{"kind": "top-k", "fraction": 0.3}"#, true, &[]).unwrap();
+        for uplink in [Uplink::default(), quantised, lossy, fed_back] {
             let (mut alone, mut halves) = (run(&field, &*method, &uplink, 3), Halves::new(&field, &*method, &uplink, 3).unwrap());
             for _ in 0..6 {
                 alone.step();

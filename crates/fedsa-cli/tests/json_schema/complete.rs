@@ -67,7 +67,8 @@ fn complete_method(kind: &str) -> String {
         let base = "base = { kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }";
         return file(GARNET, "", &format!("kind = \"{kind}\"\n{base}"), "");
     }
-    file(GARNET, "", &format!("kind = \"{kind}\"\nstep_size = 0.1\n{own}"), "")
+    let problem = if kind == "importance-averaging" { "kind = \"q-learning\"\nagents = 3" } else { GARNET };
+    file(problem, "", &format!("kind = \"{kind}\"\nstep_size = 0.1\n{own}"), "")
 }
 
 /// The keys that complete a medium.

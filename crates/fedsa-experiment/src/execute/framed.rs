@@ -86,10 +86,10 @@ mod tests {
         };
         let mut bytes = framed(&7u32);
         assert_eq!(read(&bytes).unwrap(), 7);
-        for other in [b'3', b'5'] {
+        for other in [b'3', b'6'] {
             bytes[MAGIC.len() - 1] = other;
             let e = read(&bytes).unwrap_err();
-            let what = format!("a checkpoint of layout {}; this version has 4", char::from(other));
+            let what = format!("a checkpoint of layout {}; this version has 5", char::from(other));
             assert!(e.kind() == ErrorKind::Format && e.what.contains(&what), "{e}");
         }
         for short in [&b""[..], b"fedsack", b"fedsackx and so on"] {

@@ -250,6 +250,23 @@ fn operators_and_systems_are_their_slow_twins() {
 }
 
 /// Targets that avoid rare actions are those of the formulas, in plain loops over all agents' rows.
+/// The standard deviation of the temporal differences with logged next actions, in plain loops.
+fn deviation(logs: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64]) -> f64 {
+    let (mut squares, mut used) = (0.0, 0);
+    for log in logs {
+        let taken = &log.actions.as_ref().unwrap().taken;
+        for i in 0..log.len() {
+            let goes_on = i + 1 < log.len() && !log.begins(i + 1);
+            if log.done[i] || goes_on {
+                let after = if log.done[i] { 0.0 } else { dot(&psi(map, log.next_state(i), taken[i + 1] as usize), theta) };
+                squares += (log.rewards[i] + gamma * after - dot(&psi(map, log.state(i), taken[i] as usize), theta)).powi(2);
+                used += 1;
+            }
+        }
+    }
+    (squares / (used - theta.len()) as f64).sqrt()
+}
+
 #[test]
 fn pessimistic_targets_are_their_slow_twins() {
     let (logs, gamma, ridge) = (mixed(), 0.8, 0.03);
@@ -275,20 +292,7 @@ fn pessimistic_targets_are_their_slow_twins() {
             let x = psi(&map, state, action);
             dot(&x, &linalg::solve(&sum, &x).unwrap())
         };
-        let acted = behaviour(&agents);
-        let (mut squares, mut used) = (0.0, 0);
-        for log in &logs {
-            let taken = &log.actions.as_ref().unwrap().taken;
-            for i in 0..log.len() {
-                let goes_on = i + 1 < log.len() && !log.begins(i + 1);
-                if log.done[i] || goes_on {
-                    let after = if log.done[i] { 0.0 } else { dot(&psi(&map, log.next_state(i), taken[i + 1] as usize), &acted) };
-                    squares += (log.rewards[i] + gamma * after - dot(&psi(&map, log.state(i), taken[i] as usize), &acted)).powi(2);
-                    used += 1;
-                }
-            }
-        }
-        let sigma = (squares / (used - d) as f64).sqrt();
+        let sigma = deviation(&logs, &map, gamma, &behaviour(&agents));
         let lowered = |state: &[f64], theta: &[f64]| -> Vec<f64> {
             let h: Vec<f64> = (0..3).map(|action| h(state, action)).collect();
             let q = |action: usize| dot(&psi(&map, state, action), theta);

@@ -146,7 +146,7 @@ impl Near<'_> {
         let (law, d) = (self.law(kind, self.root)?, self.dim());
         work::charge((law.mass().len() * d * d) as f64)?;
         let instant = Scale(1.0 / sampling.batch as f64) * law.covariance(self.root);
-        let Some(chain) = law.chain() else {
+        let Some(chain) = law.chain().filter(|_| sampling.kind == Law::Markov) else {
             return Ok(Noise { long_run: instant.clone(), instant, shift: vec![0.0; d] });
         };
         if sampling.batch > 1 {

@@ -168,8 +168,8 @@ fn corpora() -> Vec<Corpus> {
     let ended: Vec<(usize, Saved)> = unframed(&files[STATES]).expect("states that were just written");
     let interrupted: Vec<(usize, Saved)> = ended
         .iter()
-        .map(|(cell, (name, seed, _, round, rows, state, seconds, _))| {
-            (*cell, (name.clone(), *seed, 6, *round, rows.clone(), state.clone(), *seconds, None))
+        .map(|(cell, (name, seed, _, round, rows, iterates, state, seconds, _))| {
+            (*cell, (name.clone(), *seed, 6, *round, rows.clone(), iterates.clone(), state.clone(), *seconds, None))
         })
         .collect();
     let states = [framed(&ended), framed(&interrupted)].map(|data| of(STATES, &data)).into();

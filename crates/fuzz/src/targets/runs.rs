@@ -14,7 +14,7 @@ pub const CHECKPOINT: Target =
     Target { name: "checkpoint", about: "checkpoints of runs and roots", corpora: checkpoints, run: read_checkpoint, memory: proportional };
 
 /// The fields of a checkpoint of a run, in their order: the format says no names.
-pub(super) type Saved = (String, u64, u64, u64, Vec<Recorded>, Option<Vec<u8>>, f64, Option<End>);
+pub(super) type Saved = (String, u64, u64, u64, Vec<Recorded>, Vec<f64>, Option<Vec<u8>>, f64, Option<End>);
 
 /// The fields of how a run ended.
 pub(super) type End = (Vec<f64>, Option<u64>, bool);
@@ -27,8 +27,8 @@ fn checkpoints() -> Vec<Corpus> {
         seconds: None,
     };
     let rows: Vec<Recorded> = (0..4).map(row).collect();
-    let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), 0.5, None);
-    let ended: Saved = (String::new(), 7, 3, 3, rows, None, 2.0, Some((vec![1.0, -0.5], Some(3), false)));
+    let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), vec![0.5; 8], Some(vec![1; 40]), 0.5, None);
+    let ended: Saved = (String::new(), 7, 3, 3, rows, Vec::new(), None, 2.0, Some((vec![1.0, -0.5], Some(3), false)));
     vec![Corpus::bytes([under_way, ended].iter().map(framed).collect()).sealed(with_checksum)]
 }
 
