@@ -305,8 +305,9 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
         return Err(Error::data("", format!("weight {i} of `theta` is not finite"), help));
     }
     let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
-    let actions: Vec<String> = optional(&value, "actions")?.unwrap_or_default();
-    let (is_policy, each) = (value.get("actions").is_some(), actions.len().max(1));
+    let actions: Option<Vec<String>> = optional(&value, "actions")?;
+    let (is_policy, actions) = (actions.is_some(), actions.unwrap_or_default());
+    let each = actions.len().max(1);
     if theta.len() != map.len() * each || is_policy && actions.is_empty() {
         let of_actions = if is_policy { format!(" for each of {} actions", actions.len()) } else { String::new() };
         let what = format!(

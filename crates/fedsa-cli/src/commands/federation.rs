@@ -122,9 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guide_has_the_list_of_limits() {
-        let guide = include_str!("../../../../docs/src/guides/federation.md");
-        assert!(guide.contains(&limits::markdown()), "{}", limits::markdown());
+    fn the_rules_have_the_list_of_limits() {
+        let rules = include_str!("../../../../docs/src/reference/federation-rules.md");
+        assert!(rules.contains(&limits::markdown()), "{}", limits::markdown());
     }
 
     #[test]
