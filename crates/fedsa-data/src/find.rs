@@ -141,6 +141,7 @@ impl Places {
              $FEDSA_DATA/transitions/mountaincar with one Parquet, CSV or TSV file per agent (agent_0.parquet, ..; columns s_*, \
              reward, next_*, done)",
         )
+        .coded(ErrorCode::NoFile)
     }
 }
 
