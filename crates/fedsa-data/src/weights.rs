@@ -122,10 +122,26 @@ impl PolicyModel {
         self.by_row(inputs, |phi, q| values.write(phi, q))
     }
 
+    /// The action that the policy takes in every row.
+    pub fn choices(&self, inputs: &[f64]) -> Vec<usize> {
+        let values = self.acting();
+        let (mut phi, mut q) = (vec![0.0; self.map.len()], vec![0.0; self.actions.len()]);
+        let mut choice = |row: &[f64]| {
+            self.map.eval(row, &mut phi);
+            values.choice(&phi, &mut q)
+        };
+        inputs.chunks_exact(self.map.columns().len()).map(&mut choice).collect()
+    }
+
     /// The probabilities of all actions in every row, K numbers a row: the action of the largest value, or with probability `soften` any.
     pub fn probabilities(&self, inputs: &[f64], soften: f64) -> Vec<f64> {
-        let values = ActionValues::new(&self.theta, self.map.len()).with_caution(self.caution.as_ref());
+        let values = self.acting();
         self.by_row(inputs, |phi, law| values.write_policy(phi, soften, law))
+    }
+
+    /// The values with the policy that follows them.
+    fn acting(&self) -> ActionValues<'_> {
+        ActionValues::new(&self.theta, self.map.len()).with_caution(self.caution.as_ref())
     }
 
     fn by_row(&self, inputs: &[f64], write: impl Fn(&[f64], &mut [f64])) -> Vec<f64> {

@@ -185,15 +185,14 @@ fn actions_of_files(settings: &PredictSettings, policy: &PolicyModel) -> Result<
     };
     let tables = table::read(&files, &form)?;
     let (names, k) = (policy.actions(), policy.actions().len());
-    let of = |table: &Table| (policy.values(&table.inputs), policy.probabilities(&table.inputs, 0.0));
-    let (values, laws): (Vec<_>, Vec<_>) = parallel::map(tables.len(), |i| of(&tables[i])).into_iter().unzip();
+    let of = |table: &Table| (policy.values(&table.inputs), policy.choices(&table.inputs));
+    let (values, choices): (Vec<_>, Vec<_>) = parallel::map(tables.len(), |i| of(&tables[i])).into_iter().unzip();
     let values: Vec<f64> = values.concat();
     let of_action = |a: usize| values.iter().skip(a).step_by(k).copied().collect();
     let mut new: Vec<(String, Cells)> =
         names.iter().enumerate().map(|(a, name)| (format!("q_{name}"), Cells::Numbers(of_action(a)))).collect();
     let mut taken = Text::default();
-    let actions = laws.iter().flat_map(|laws| laws.chunks_exact(k)).map(|law| law.iter().position(|p| *p == 1.0).unwrap_or(0));
-    actions.for_each(|action| taken.push(&names[action]));
+    choices.iter().flatten().for_each(|action| taken.push(&names[*action]));
     new.push((settings.column.clone().unwrap_or_else(|| "policy".into()), Cells::Text(taken)));
     let added: Vec<String> = new.iter().map(|(name, _)| name.clone()).collect();
     if added[..k].contains(&added[k]) {

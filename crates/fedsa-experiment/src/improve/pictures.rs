@@ -29,11 +29,10 @@ impl StateFunction for PolicyOfStates<'_> {
         ["value of the chosen action", "number of the chosen action", "rows behind it, as a power of 10"].map(String::from).to_vec()
     }
     fn at(&self, state: &[f64]) -> Vec<f64> {
-        let (mut phi, mut law, mut q) = (vec![0.0; self.map.len()], vec![0.0; self.actions.len()], vec![0.0; self.actions.len()]);
+        let (mut phi, mut q) = (vec![0.0; self.map.len()], vec![0.0; self.actions.len()]);
         self.map.eval(state, &mut phi);
+        let action = self.values.choice(&phi, &mut q);
         self.values.write(&phi, &mut q);
-        self.values.write_policy(&phi, 0.0, &mut law);
-        let action = law.iter().position(|p| *p == 1.0).unwrap_or(0);
         vec![q[action], action as f64, -self.coverage.h(&phi, action).log10()]
     }
     fn has_error(&self) -> bool {

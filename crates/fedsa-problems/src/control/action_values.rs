@@ -39,13 +39,19 @@ impl<'a> ActionValues<'a> {
         q.iter_mut().zip(self.theta.chunks_exact(self.features)).for_each(|(q, theta)| *q = linalg::dot(phi, theta));
     }
 
-    /// Writes the probabilities of the actions (K) in a state with these features: the greedy action, or with probability `soften` any.
-    pub fn write_policy(&self, phi: &[f64], soften: f64, law: &mut [f64]) {
-        self.write(phi, law);
+    /// The action that the policy takes in a state with these features: the greedy one, without rare ones if they are avoided. `q` (K) is
+    /// overwritten.
+    pub fn choice(&self, phi: &[f64], q: &mut [f64]) -> usize {
+        self.write(phi, q);
         if let Some(caution) = self.caution {
-            caution.lower(phi, law);
+            caution.lower(phi, q);
         }
-        let (best, any) = (greedy(law), soften / law.len() as f64);
+        greedy(q)
+    }
+
+    /// Writes the probabilities of the actions (K) in a state with these features: the chosen action, or with probability `soften` any.
+    pub fn write_policy(&self, phi: &[f64], soften: f64, law: &mut [f64]) {
+        let (best, any) = (self.choice(phi, law), soften / law.len() as f64);
         law.iter_mut().enumerate().for_each(|(a, p)| *p = if a == best { 1.0 - soften + any } else { any });
     }
 }
