@@ -29,7 +29,7 @@ for i in range(8):
 # arbitrary action in three of ten steps; the last policy records as it is.
 
 # %%
-loop = fedsa.gym.improve(robots, actions=["left", "right"], iterations=3, episodes=10, gamma=0.97, features="fourier:2", progress=False)
+loop = fedsa.gym.improve(robots, actions=["left", "right"], iterations=3, episodes=10, gamma=0.95, features="fourier:1", progress=False)
 loop.plot()
 
 # %% [markdown]

@@ -330,7 +330,7 @@ class PolicyImprovement(Parameters):
     rare_ : dict of str to float
         For each agent, the share of its logged states in which fewer than 5 rows are behind the chosen action.
     results_ : Results
-        The run: its trace, its figure.
+        The run: its trace, its figure, and the notes on the policy.
 
     Examples
     --------
@@ -425,7 +425,8 @@ class PolicyImprovement(Parameters):
         Returns
         -------
         PolicyImprovement
-            The same object. A policy that may be worse than the one that acted, and an iteration that did not settle, issue warnings.
+            The same object. Notes on a policy that may be worse than the one that acted, or on an iteration that did not settle, are issued
+            as :class:`fedsa.FedsaWarning`. ``results_.notes`` has all notes.
 
         Raises
         ------
@@ -506,9 +507,16 @@ class PolicyImprovement(Parameters):
             Without held-out episodes.
         """
         self._require_fitted()
-        value = self._data["value"]
+        value = self._held_out_value()
         if value is None:
             raise NotAvailable("the value of the new policy is not known", "", "", "holdout above 0, and logs with the start of an episode")
+        return value
+
+    def _held_out_value(self) -> ImprovedValue | None:
+        """The value on held-out episodes, if it is known."""
+        value = self._data["value"]
+        if value is None:
+            return None
         new, acted, difference = (estimate(value[name]) for name in ("new", "acted", "difference"))
         of_new, of_acted = ({name: estimate(one) for name, one in value[key].items()} for key in ("new_by_agent", "acted_by_agent"))
         return ImprovedValue(new, acted, difference, of_new, of_acted, bool(self._told["may_be_worse"]))
@@ -516,21 +524,42 @@ class PolicyImprovement(Parameters):
     def summary(self) -> Summary:
         """Return the values of the new policy and of the one that acted, by agent.
 
+        Without held-out episodes the table has the transitions of each agent in place of values.
+
         Returns
         -------
         Summary
-            A table as text, HTML, CSV or LaTeX; its ``rows`` has the numbers.
+            A table as text, HTML, CSV or LaTeX; its ``rows`` has the numbers. The column ``rare`` is `rare_`. Lines below the table have the
+            ridges that were tried, as ``fedsa improve`` prints them, and the notes of `results_`.
         """
-        value = self.value()
-        entries = {"all agents": (value.new, value.acted)}
-        entries |= {name: (one, value.acted_by_agent[name]) for name, one in value.new_by_agent.items() if name in value.acted_by_agent}
-        rows: list[dict[str, Any]] = [
-            {"agent": name, "new policy": Estimate(new.mean, new.se), "policy that acted": Estimate(acted.mean, acted.se), "episodes": new.episodes}
-            for name, (new, acted) in entries.items()
-        ]
-        notes = [str(value), f"{self.ending_} after {self.n_iter_} rounds, {self.bits_ / 8e6:.4g} MB up and down"]
+        if "_data" not in self.__dict__:
+            self._require_fitted()
+        data, value, tables = self._data, self._held_out_value(), list(self._told["report"]["tables"])
+        spent = f"{self.ending_} after {self.n_iter_} rounds, {self.bits_ / 8e6:.4g} MB up and down"
+        of_fit = f"{len(data['theta'])} weights, ridge {self.ridge_:.4g}, {number(data['degrees_of_freedom']):.3g} degrees of freedom"
+        # The report ends with the ridges, if any were tried. The table of values, if they are known, is before them.
+        ridges = tables.pop()["lines"] if data["ridges_tried"] else []
+        of_value = tables.pop()["notes"] if value is not None else ["rare: share of the logged states in which fewer than 5 rows are behind the chosen action"]
+        notes = [f"{spent}; {of_fit}", *of_value]
+        notes += ["ridges that were tried:", *(f"  {line}" for line in ridges)] if ridges else []
         notes += map(str, self.results_.notes)
-        return Summary("value of start states on held-out episodes", list(rows[0]), rows, notes)
+        if value is None:
+            rows = [{"agent": one["name"], "transitions": one["transitions"], "rare": self.rare_.get(one["name"])} for one in data["agents"]]
+            return Summary(f"policy of {len(self.agents_)} agents", ["agent", "transitions", "rare"], rows, notes)
+
+        def row(name: str, new: ValueEstimate, acted: ValueEstimate, difference: Estimate, rare: float | None) -> dict[str, Any]:
+            values = {"new policy": Estimate(new.mean, new.se), "policy that acted": Estimate(acted.mean, acted.se), "difference": difference}
+            return {"agent": name, **values, "episodes": new.episodes, "rare": rare}
+
+        of_one = next(iter(self.rare_.values()), None) if len(self.agents_) == 1 else None
+        rows = [row("all agents", value.new, value.acted, Estimate(value.difference.mean, value.difference.se), of_one)]
+        by_agent = value.new_by_agent if len(self.agents_) > 1 else {}
+        for name, new in by_agent.items():
+            if (acted := value.acted_by_agent.get(name)) is not None:
+                # The two values of an agent count as independent.
+                difference = Estimate(new.mean - acted.mean, float(np.hypot(new.se, acted.se)))
+                rows.append(row(name, new, acted, difference, self.rare_.get(name)))
+        return Summary("values of start states by fitted values on held-out episodes", list(rows[0]), rows, [str(value), *notes])
 
     def plot(self, what: Literal["policy", "ridges"] = "policy") -> Figure:
         """Draw the policy.

@@ -355,7 +355,7 @@ def improve(
     iterations: int = 5,
     episodes: int = 10,
     first: Policy | None = None,
-    soften: float = 0.3,
+    exploration: float = 0.3,
     seed: int = 0,
     max_steps: int | None = None,
     progress: bool | None = None,
@@ -376,22 +376,26 @@ def improve(
     episodes : int
         Episodes that each agent records in an iteration. By default ``10``.
     first : callable or None
-        The first policy: maps an observation to an action. ``None`` acts at random.
-    soften : float
-        The probability with which later policies take any action while they record. By default ``0.3``.
+        The first policy: maps an observation to an action. ``None`` acts at random. With a policy the logs of all iterations lack
+        ``behaviour``: the probabilities of its actions are not known, and all transitions of an agent have the same columns. Values on
+        held-out episodes are then fitted values only, without weighted ones.
+    exploration : float
+        The probability with which later policies take an arbitrary action while they record. By default ``0.3``.
     seed : int
-        The seed of environments and actions. By default ``0``.
+        The seed of environments, actions and held-out episodes. By default ``0``.
     max_steps : int or None
         Truncates episodes after this many steps.
     progress : bool or None
         Whether to print a line for each iteration; by default where a terminal or a notebook shows it.
     **settings
-        Settings of :class:`fedsa.PolicyImprovement`, such as ``gamma``, ``features`` and ``ridge``.
+        Settings of :class:`fedsa.PolicyImprovement`, such as ``gamma``, ``features`` and ``ridge``. Its ``soften`` concerns values on held-out
+        episodes only, and `exploration` concerns recordings only.
 
     Returns
     -------
     Improvement
-        The last policy, and all returns; those of the last policy itself, without `soften`, are the last ones.
+        The last policy, and all returns; those of the last policy itself, without `exploration`, are the last ones. Notes on policies are not
+        issued as warnings; ``policy.results_.notes`` has those on the last one.
 
     Raises
     ------
@@ -422,13 +426,15 @@ def improve(
     from fedsa._policy import PolicyImprovement
 
     for name, value, least in (("iterations", iterations, 1), ("episodes", episodes, 1), ("seed", seed, 0)):
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value < 2**63:
             raise InputError(f"{value!r} is not accepted", "setting.out-of-range", name, f"a whole number of at least {least}", value=repr(value))
+    if not isinstance(exploration, (int, float, np.integer, np.floating)) or isinstance(exploration, bool) or not 0.0 <= exploration <= 1.0:
+        raise InputError(f"{exploration!r} is not accepted", "setting.out-of-range", "exploration", "from 0 to 1", value=repr(exploration))
     if isinstance(envs, (str, bytes)) or not isinstance(envs, (Mapping, Sequence)) or not envs:
         raise InputError(f"a {type(envs).__name__}", "setting.wrong-type", "envs", "a dictionary or a list of environments, one for each agent")
     given = dict(envs) if isinstance(envs, Mapping) else {f"agent_{c}": env for c, env in enumerate(envs)}
     own = {name: imported("gymnasium", "environments are named", "'fedsa[gym]'").make(env) if isinstance(env, str) else env for name, env in given.items()}
-    found = PolicyImprovement(actions=list(actions), **settings)
+    found = PolicyImprovement(actions=list(actions), seed=int(seed), **settings)
     logs: dict[str, list[dict[str, Any]]] = {}
     returns: list[dict[str, NDArray[np.float64]]] = []
     bits, rng = 0, np.random.default_rng(seed)
@@ -438,7 +444,7 @@ def improve(
             check_actions(env, name, len(found.actions))
         for iteration in range(iterations + 1):
             # The last policy records as it is.
-            any_action = soften if iteration < iterations else 0.0
+            any_action = float(exploration) if iteration < iterations else 0.0
             recordings: dict[str, Recording] = {}
             for name, env in own.items():
                 policy = first if iteration == 0 else acting(found, env, any_action, rng)
@@ -477,20 +483,20 @@ def check_actions(env: Any, name: str, count: int) -> None:
         raise InputError(what, "setting.bad-value", "actions", f"a name for each action, and environments whose actions are 0 to {count - 1}")
 
 
-def acting(found: PolicyImprovement, env: Any, soften: float, rng: np.random.Generator) -> Policy:
+def acting(found: PolicyImprovement, env: Any, exploration: float, rng: np.random.Generator) -> Policy:
     """A policy as a function of one observation."""
-    act, numbers = found.q_.policy(soften, rng), flattener(getattr(env, "observation_space", None))
+    act, numbers = found.q_.policy(exploration, rng), flattener(getattr(env, "observation_space", None))
     return lambda observation: act(numbers(observation))
 
 
-def with_behaviour(recording: Recording, found: PolicyImprovement, iteration: int, first: Policy | None, soften: float) -> Recording:
+def with_behaviour(recording: Recording, found: PolicyImprovement, iteration: int, first: Policy | None, exploration: float) -> Recording:
     """A recording with the probabilities of its actions, if all recordings have them: the first policy must act at random."""
     if first is not None:
         return recording
     taken = np.asarray(recording.actions, dtype=np.int64)
     if iteration == 0:
         return replace(recording, behaviour=np.full(len(taken), 1.0 / len(found.actions)))
-    return replace(recording, behaviour=found.q_.probabilities(recording.states, soften)[np.arange(len(taken)), taken])
+    return replace(recording, behaviour=found.q_.probabilities(recording.states, exploration)[np.arange(len(taken)), taken])
 
 
 def stacked(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -62,6 +62,19 @@ def test_weights_are_those_of_numpy(method: Any) -> None:
         found.value()
 
 
+def test_a_summary_needs_no_held_out_episodes() -> None:
+    with pytest.raises(InputError, match="no policy"):
+        fedsa.PolicyImprovement(**L1).summary()
+    with pytest.warns(fedsa.FedsaWarning, match="nothing says whether"):
+        found = fedsa.PolicyImprovement(**L1, ridge=0.05).fit({"left": l1(0), "right": l1(1)})
+    table = found.summary()
+    assert table.columns == ["agent", "transitions", "rare"]
+    assert table.rows == [{"agent": name, "transitions": 8, "rare": found.rare_[name]} for name in ("left", "right")]
+    assert table.notes[0].startswith("settled after ") and "4 weights, ridge 0.05" in table.notes[0]
+    assert [str(note) for note in found.results_.notes] == table.notes[2:] and "nothing says whether" in str(table)
+    assert str(pickle.loads(pickle.dumps(found)).summary()) == str(table)
+
+
 def test_a_cycle_is_an_outcome() -> None:
     with pytest.warns(fedsa.FedsaWarning, match="cycle of 2"):
         found = fedsa.PolicyImprovement(**L1, ridge=0.0005).fit([l1(0), l1(1)])
@@ -96,7 +109,12 @@ def test_a_better_policy_is_found_and_judged_on_other_episodes() -> None:
     assert found.probabilities([[0.3]], soften=0.5) == pytest.approx(np.array([[0.25, 0.75]]))
     draws = found.act(np.full((4000, 1), 0.3), soften=0.5, rng=1)
     assert abs(draws.mean() - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 4000)
-    assert set(value.new_by_agent) == {"slow", "fast"} and "all agents" in str(found.summary())
+    rows = {row["agent"]: row for row in found.summary().rows}
+    assert list(rows) == ["all agents", "slow", "fast"] and set(value.new_by_agent) == {"slow", "fast"}
+    assert rows["all agents"]["difference"].mean == value.difference.mean and rows["all agents"]["rare"] is None
+    slow, new, acted = rows["slow"], value.new_by_agent["slow"], value.acted_by_agent["slow"]
+    assert (slow["difference"].mean, slow["rare"], slow["episodes"]) == (new.mean - acted.mean, found.rare_["slow"], new.episodes)
+    assert slow["difference"].se == pytest.approx((new.se**2 + acted.se**2) ** 0.5)
     assert found.bits_ < 8e6
 
 
@@ -114,11 +132,15 @@ def test_policies_are_kept(tmp_path: Path) -> None:
 def test_the_program_and_python_give_the_same_policy(tmp_path: Path) -> None:
     files = [csv(tmp_path / f"agent_{c}.csv", walks(step, c)) for c, step in enumerate((0.1, 0.2))]
     out = tmp_path / "out"
-    program("improve", *files, "--actions", "left,right", "--gamma", "0.9", "--features", "fourier:3", "--out", out, "-q")
+    said = program("improve", *files, "--actions", "left,right", "--gamma", "0.9", "--features", "fourier:3", "--out", out)
     of_program = json.loads((out / "policy.json").read_text())
     found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:3").fit(files)
     assert found.q_.weights_.ravel().tolist() == of_program["theta"]
     assert of_program["value"] == found._data["value"]
+    notes, printed = found.summary().notes, [line.strip() for line in said.splitlines()]
+    ridges = notes[notes.index("ridges that were tried:") :]
+    assert sum("settled, chosen" in line for line in ridges) == 1 and all(line.strip() in printed for line in ridges[:9])
+    assert any(line.startswith("the difference is from") and line in printed for line in notes)
     applied = program("predict", out, files[0], "--out", tmp_path / "actions.csv")
     header, first, *_ = (tmp_path / "actions.csv").read_text().splitlines()
     assert {"q_left", "q_right", "policy"} <= set(header.split(",")) and first.endswith("right"), applied
@@ -239,3 +261,20 @@ def test_the_loop_improves_in_environments() -> None:
     first, last = loop.returns[0], loop.returns[-1]
     assert last["slow"].mean() == -4.0 and last["fast"].mean() == -2.0, last
     assert first["slow"].mean() < -10.0 and len(loop.summary().rows) == 3 and loop.bits > 0
+    assert "behaviour" in loop.policy._data["value"]["weighted"]["missing"], "the probabilities of the first policy are not known"
+
+
+def test_exploration_concerns_recordings_and_softening_concerns_values() -> None:
+    rng = np.random.default_rng(0)
+    settings: dict[str, Any] = {"actions": ["left", "right"], "max_steps": 60, "gamma": 0.95, "features": "fourier:2", "soften": 0.25, "seed": 3}
+    envs = {"slow": Walk(0.125), "fast": Walk(0.25)}
+    loop = fedsa.gym.improve(envs, first=lambda _: int(rng.random() < 0.5), iterations=2, episodes=20, exploration=0.0, **settings)
+    # Without exploration all episodes of a later policy are the same.
+    assert all(len(np.unique(returns)) == 1 for returns in loop.returns[1].values())
+    assert (loop.policy.soften, loop.policy.seed, loop.policy._data["soften"]) == (0.25, 3, 0.25)
+
+
+@pytest.mark.parametrize("exploration", [1.5, -0.1, float("nan"), True, "0.3", None])
+def test_exploration_is_a_probability(exploration: Any) -> None:
+    with pytest.raises(InputError, match="exploration.*\n.*from 0 to 1"):
+        fedsa.gym.improve([Walk(0.25)], actions=["left", "right"], exploration=exploration)

@@ -290,7 +290,7 @@ fn predictions_that_overflow_are_refused() {
     assert!(run.message().contains("row 2: the prediction is"), "{}", run.message());
     folder.run(&["predict", "w", "rows.csv", "--column", ""]).exits(2);
     std::fs::create_dir(folder.path("empty")).unwrap();
-    assert!(folder.run(&["predict", "empty", "rows.csv"]).exits(2).message().contains("holds no weights.json"));
+    assert!(folder.run(&["predict", "empty", "rows.csv"]).exits(2).message().contains("holds neither weights.json nor policy.json"));
 }
 
 /// In a comparison a step size is for methods that need one; gd and done search for theirs.

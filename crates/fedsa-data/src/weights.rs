@@ -20,10 +20,11 @@ use super::{about, name_of, npz, shown, theta_from_json};
 /// The advice for a file without weights.
 const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote, or a policy.json of fedsa improve";
 
-/// The outcome of the run behind a `weights.json`, one of the names of outcomes; `None` if the file does not have it.
+/// The outcome of the run behind a `weights.json`, one of the names of outcomes, or the ending of the iteration behind a `policy.json`; `None`
+/// if the file does not have it.
 pub fn outcome(path: &Path) -> Option<String> {
     let weights: Value = serde_json::from_slice(&super::read(path).ok()?).ok()?;
-    Some(weights.get("outcome")?.as_str()?.to_string())
+    Some(weights.get("ending").or_else(|| weights.get("outcome"))?.as_str()?.to_string())
 }
 
 /// The contents of a `weights.json`.
@@ -49,6 +50,8 @@ pub struct PolicyModel {
     caution: Option<Caution>,
     /// The probability of any action in evaluations.
     soften: f64,
+    /// The discount factor of the values.
+    gamma: Option<f64>,
     /// Hashes of the episodes of the fit.
     training: HashSet<String>,
     file_columns: BTreeMap<String, String>,
@@ -67,6 +70,12 @@ impl KnownPolicy for PolicyModel {
     fn training(&self) -> &HashSet<String> {
         &self.training
     }
+    fn gamma(&self) -> Option<f64> {
+        self.gamma
+    }
+    fn file_columns(&self) -> &BTreeMap<String, String> {
+        &self.file_columns
+    }
 }
 
 /// A rule about rare actions in `policy.json`: for each action the lower triangle of its m x m matrix, row by row.
@@ -81,12 +90,15 @@ fn caution_of(json: &Value, features: usize, actions: usize) -> Result<Caution> 
     let bad = |what: String| Error::data("", format!("`caution`: {}", quoted(what)), WANTED);
     let read = |key: &str| json.get(key).cloned().ok_or_else(|| bad(format!("`{key}` is missing")));
     let rule = serde_json::from_value(read("rule")?).map_err(|e| bad(e.to_string()))?;
-    let sigma = serde_json::from_value(read("sigma")?).map_err(|e| bad(e.to_string()))?;
+    let sigma: f64 = serde_json::from_value(read("sigma")?).map_err(|e| bad(e.to_string()))?;
     let triangles: Vec<Vec<f64>> = serde_json::from_value(read("inverses")?).map_err(|e| bad(e.to_string()))?;
     if triangles.len() != actions || triangles.iter().any(|one| one.len() != features * (features + 1) / 2) {
         return Err(bad(format!("`inverses` are not {actions} triangles of {features} rows")));
     }
     let of = |one: &Vec<f64>| Mat::from_fn(features, features, |i, j| one[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
+    if !(0.0..f64::INFINITY).contains(&sigma) {
+        return Err(bad(format!("`sigma` is {sigma}, and a standard deviation is at least 0")));
+    }
     Ok(Caution { rule, sigma, coverage: Coverage(triangles.iter().map(of).collect()) })
 }
 
@@ -317,7 +329,7 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     let listed = field("theta")?.as_array().map_or(&[][..], Vec::as_slice);
     // Weights that are not finite are null, because JSON has no other way to write them.
     if let Some(i) = listed.iter().position(Value::is_null) {
-        let help = "the weights of a run that did not diverge: the field `outcome` says how this run ended";
+        let help = "the weights of a run that did not diverge: `outcome`, or `ending` of a policy, says how this run ended";
         return Err(Error::data("", format!("weight {i} of `theta` is not finite"), help));
     }
     let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
@@ -339,8 +351,23 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
         let caution: Option<Value> = optional(&value, "caution")?;
         let caution = caution.map(|caution| caution_of(&caution, map.len(), actions.len())).transpose()?;
         let soften = optional(&value, "soften")?.unwrap_or(0.0);
+        if !(0.0..=1.0).contains(&soften) {
+            return Err(Error::data("", format!("`soften` is {soften}"), "a probability"));
+        }
+        if let Some(name) = actions.iter().enumerate().find_map(|(i, name)| actions[..i].contains(name).then_some(name)) {
+            return Err(Error::data("", format!("`actions` has {} twice", quoted(name)), "a name for each action"));
+        }
         let training = optional(&value, "training_episodes")?.unwrap_or_default();
-        return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, caution, soften, training, file_columns }));
+        return Ok(FittedModel::Policy(PolicyModel {
+            map,
+            theta,
+            actions,
+            caution,
+            soften,
+            gamma: optional(&value, "gamma")?,
+            training,
+            file_columns,
+        }));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))
 }
@@ -370,6 +397,15 @@ mod tests {
         let what = "`theta` has 4 weights, but identity:bias on 1 state columns has 2 features for each of 3 actions";
         assert_eq!(from_json(three.as_bytes()).unwrap_err().what, what);
         assert!(from_json(text.replace("[\"stay\", \"go\"]", "[]").as_bytes()).unwrap_err().what.contains("of 0 actions"));
+        let with = |more: &str| from_json(text.replace("\"format\": 1", &format!("\"format\": 1, {more}")).as_bytes());
+        assert_eq!(with("\"soften\": 1.5").unwrap_err().what, "`soften` is 1.5");
+        let caution =
+            |sigma: f64| format!("\"caution\": {{\"rule\": \"lcb:1\", \"sigma\": {sigma}, \"inverses\": [[1, 0, 1], [1, 0, 1]]}}");
+        assert!(with(&caution(1.0)).is_ok());
+        let what = with(&caution(-1.0)).unwrap_err().what;
+        assert!(what.contains("`sigma` is -1"), "{what}");
+        let twice = from_json(text.replace("\"go\"", "\"stay\"").as_bytes()).unwrap_err().what;
+        assert!(twice.contains("twice"), "{twice}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use fedsa_data::table::{Cells, Table, TableForm, Text};
 use fedsa_data::weights::{self, FittedModel, PolicyModel, ValueModel};
 use fedsa_data::{datasets, table};
 use fedsa_problems::Files as _;
+use fedsa_problems::features::FeatureMap;
 use fedsa_problems::rows::dataset::{Dataset, Labels, Wanted};
 
 use crate::{numbers, options};
@@ -99,7 +100,7 @@ pub fn apply(settings: &PredictSettings) -> Result<Applied> {
     let inside = ["weights.json", "policy.json"].map(|name| settings.weights.join(name)).into_iter().find(|path| path.is_file());
     if settings.weights.is_dir() && inside.is_none() {
         let help = "a folder that fedsa fit, fedsa evaluate or fedsa improve wrote, or its weights.json or policy.json";
-        return Err(Error::new(quoted(settings.weights.to_string_lossy()), "the folder holds no weights.json", help));
+        return Err(Error::new(quoted(settings.weights.to_string_lossy()), "the folder holds neither weights.json nor policy.json", help));
     }
     if settings.column.as_deref() == Some("") {
         return Err(Error::new("column", "no name", "a name for the column"));
@@ -111,7 +112,7 @@ pub fn apply(settings: &PredictSettings) -> Result<Applied> {
         FittedModel::Linear(model) => predictions_of_files(settings, &model)?,
     };
     let mut notes = applied.notes;
-    let outcome = weights::outcome(&weights).filter(|outcome| ["diverged", "stalled", "max-rounds"].contains(&&outcome[..]));
+    let outcome = weights::outcome(&weights).filter(|outcome| ["diverged", "stalled", "max-rounds", "unsettled"].contains(&&outcome[..]));
     notes.extend(outcome.map(|outcome| {
         let what = format!("the fit of these weights ended as {outcome}: they are not those that it was to find");
         Note::new(NoteCode::WeightsNotFound, what)
@@ -132,10 +133,15 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
         let errors: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.standard_errors(&tables[i].inputs));
         new.push((format!("{added}_se"), Cells::Numbers(errors.concat())));
     }
-    let mut counts = vec![0; fitted.inputs().len()];
-    tables.iter().for_each(|table| fitted.map().count_clipped(&table.inputs, &mut counts));
-    let mut applied = stacked(tables, new, vec![added.to_string()], None)?;
-    let outside = fitted.inputs().iter().zip(counts).filter(|(_, count)| *count > 0);
+    of_states(fitted.map(), tables, new, vec![added.to_string()])
+}
+
+/// The tables of states with new columns, and notes on states outside of the range of the fit.
+fn of_states(map: &FeatureMap, tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>) -> Result<Applied> {
+    let mut counts = vec![0; map.columns().len()];
+    tables.iter().for_each(|table| map.count_clipped(&table.inputs, &mut counts));
+    let mut applied = stacked(tables, new, added, None)?;
+    let outside = map.columns().iter().zip(counts).filter(|(_, count)| *count > 0);
     applied.notes.extend(outside.map(|(column, count)| {
         let (rows, share) = (numbers::thousands(count as f64), numbers::percent(count as f64 / applied.rows as f64));
         let column = in_quotes(column);
@@ -143,6 +149,22 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
         Note::new(NoteCode::StatesClipped, what)
     }));
     Ok(applied)
+}
+
+/// The files of states, read. Columns have the names of the fit's files unless the settings name others.
+fn tables_of_states(
+    settings: &PredictSettings,
+    map: &FeatureMap,
+    file_columns: &BTreeMap<String, String>,
+) -> Result<(Vec<PathBuf>, Vec<Table>)> {
+    let files = table::files(&settings.data, &Places::from_env(""))?;
+    let form = TableForm::new(map.columns());
+    let form = match settings.columns.is_empty() {
+        true => form.with_columns(file_columns.clone(), false),
+        false => form.with_columns(settings.columns.clone(), true),
+    };
+    let tables = table::read(&files, &form)?;
+    Ok((files, tables))
 }
 
 /// A model's predictions for the rows of tables whose columns include the fitted ones ([`LinearModel::names`]).
@@ -160,13 +182,7 @@ fn values_of_files(settings: &PredictSettings, weights: &Path, mut fitted: Value
     if settings.se {
         fitted.read_covariance(&weights.with_extension("npz"))?;
     }
-    let files = table::files(&settings.data, &Places::from_env(""))?;
-    let form = TableForm::new(fitted.inputs());
-    let form = match settings.columns.is_empty() {
-        true => form.with_columns(fitted.file_columns().clone(), false),
-        false => form.with_columns(settings.columns.clone(), true),
-    };
-    let tables = table::read(&files, &form)?;
+    let (files, tables) = tables_of_states(settings, fitted.map(), fitted.file_columns())?;
     let applied = values(&fitted, tables, settings.column.as_deref(), settings.se)?;
     Ok(Applied { files, ..applied })
 }
@@ -177,13 +193,7 @@ fn actions_of_files(settings: &PredictSettings, policy: &PolicyModel) -> Result<
         let what = "standard errors of a policy's values";
         return Err(Error::new("se", what, "no `se`: the value of the policy on held-out episodes has a standard error, in policy.json"));
     }
-    let files = table::files(&settings.data, &Places::from_env(""))?;
-    let form = TableForm::new(policy.inputs());
-    let form = match settings.columns.is_empty() {
-        true => form.with_columns(policy.file_columns().clone(), false),
-        false => form.with_columns(settings.columns.clone(), true),
-    };
-    let tables = table::read(&files, &form)?;
+    let (files, tables) = tables_of_states(settings, policy.map(), policy.file_columns())?;
     let (names, k) = (policy.actions(), policy.actions().len());
     let of = |table: &Table| (policy.values(&table.inputs), policy.choices(&table.inputs));
     let (values, choices): (Vec<_>, Vec<_>) = parallel::map(tables.len(), |i| of(&tables[i])).into_iter().unzip();
@@ -198,7 +208,7 @@ fn actions_of_files(settings: &PredictSettings, policy: &PolicyModel) -> Result<
     if added[..k].contains(&added[k]) {
         return Err(Error::new("column", quoted(&added[k]), "a name other than those of the values of actions"));
     }
-    Ok(Applied { files, ..stacked(tables, new, added, None)? })
+    Ok(Applied { files, ..of_states(policy.map(), tables, new, added)? })
 }
 
 /// The rows of files with the model's predictions: tables keep their columns, rows of other formats their targets.

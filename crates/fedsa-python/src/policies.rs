@@ -94,10 +94,8 @@ pub fn improve_logs<'py>(
 
 /// The results that Python keeps.
 fn parts(improved: Improved) -> (PolicyFit, fedsa_experiment::run::Ran) {
-    let summary = improved.ran.summary_json();
     let told = json!({
         "report": report(&improved.summary()),
-        "notes": summary.get("notes"),
         "may_be_worse": improved.may_be_worse(),
         "seconds": improved.ran.results.cells[0][0].seconds,
     });

@@ -86,6 +86,7 @@ codes! {
     PolicyFewEffective, "policy.few-effective", Info, "Importance ratios leave too few episodes for a weighted value of a new policy.";
     PolicyFewRows, "policy.few-rows", Warning, "Few rows are behind the actions that a new policy chooses.";
     PolicyMayBeWorse, "policy.may-be-worse", Warning, "A new policy may be worse than the one that acted.";
+    PolicyOtherGamma, "policy.other-gamma", Info, "A policy is evaluated with another discount factor than it was found with.";
     PolicyRidgeNotChosen, "policy.ridge-not-chosen", Info, "The ridge of a new policy was not chosen by held-out episodes.";
     PolicyUnsettled, "policy.unsettled", Warning, "The iteration that finds a policy has not settled.";
     PolicyValueImpossible, "policy.value-impossible", Warning, "The value of a new policy is beyond what rewards allow.";

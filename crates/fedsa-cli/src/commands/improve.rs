@@ -7,15 +7,14 @@ use fedsa::error::Error;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
-use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch};
-use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch, RidgeReason};
+use fedsa_experiment::numbers;
 use fedsa_problems::logs::log::Log;
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{changes, count, federation, megabits, say, signals, table_lines};
 use crate::args::ImproveArgs;
-use crate::error::NOT_AS_EXPECTED;
 
 /// Runs the command.
 ///
@@ -46,7 +45,7 @@ pub fn improve(args: &ImproveArgs, kinds: &Kinds) -> Result<u8, Error> {
         log::info!("writing {}", out.display());
         improved.write()?;
         let (status, notes) = finished(&improved.ran, out, common, false);
-        Ok((if improved.has_settled() { status } else { status.max(NOT_AS_EXPECTED) }, notes))
+        Ok((status, notes))
     })?;
     Ok(status)
 }
@@ -81,8 +80,11 @@ fn data(data: &ImproveData) -> Vec<String> {
     lines.push(format!("{} of {} for each action", count(map.len(), "feature"), map.spec()));
     let chosen = match ridge {
         None => "",
-        Some(choice) if choice.is_by_value => ", by the values of policies on held-out episodes",
-        Some(_) => ", the largest that was tried at which the iteration settles: no value on held-out episodes is possible",
+        Some(choice) => match choice.reason {
+            RidgeReason::Value => ", by the values of policies on held-out episodes",
+            RidgeReason::Usual => ", near the usual one: no policy that was tried is surely better on held-out episodes",
+            RidgeReason::Unsettled => ", the usual one: the iteration settles with none that was tried",
+        },
     };
     lines.push(format!("ridge {}{chosen}", numbers::typed(settings.ridge)));
     lines
@@ -93,13 +95,8 @@ fn report(improved: &Improved) -> Vec<String> {
     let first = match &improved.value {
         None => "WHETHER THE NEW POLICY IS BETTER IS NOT KNOWN: no held-out episode has a value".to_string(),
         Some(value) if value.is_impossible() => "THE NEW POLICY MAY BE WORSE: its value on held-out episodes is impossible".into(),
-        Some(value) => {
-            let interval = match (value.difference.low, value.difference.high) {
-                (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
-                _ => "a difference of unknown error".into(),
-            };
-            let [new, acted] = [&value.new, &value.acted].map(|table| number(table.all.estimate));
-            let difference = format!("value {new} on held-out episodes beside {acted}, {interval}");
+        Some(_) => {
+            let difference = improved.value_in_words().unwrap_or_default();
             if improved.may_be_worse() {
                 format!("THE NEW POLICY MAY BE WORSE: {difference}")
             } else {

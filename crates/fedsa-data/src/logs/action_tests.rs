@@ -103,8 +103,9 @@ fn actions_are_read_without_an_evaluated_policy() {
         let e = read(&text.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(e.contains(message), "{e}");
     }
-    // Without the question, the column behaviour alone is no ratio.
-    assert!(from_csv(text.into(), Inputs::States).is_err());
+    // Without the question, the log is of the policy that acted.
+    let log = from_csv(text.into(), Inputs::States).unwrap();
+    assert_eq!((log.actions, log.ratio, log.rewards), (None, None, vec![1.0, 2.0]));
     // Rows keep their actions when they are put in order, and by batches.
     let log = read(&text.replace("s_0,", "env,s_0,").replace("\n5", "\na,5").replace("\n6", "\nb,6")).unwrap();
     assert_eq!(log.part(1..2).actions, Some(LoggedActions { taken: vec![0], behaviour: vec![1.0], ..LoggedActions::none(3) }));

@@ -152,7 +152,10 @@ impl Layout {
         let (ratio, actions) = match form.actions {
             Some(count) => (None, Some(ActionColumns::of_taken(count, taken.ok_or_else(|| missing(ACTION_NAMES[0]))?, behaviour))),
             None => {
-                let ratio = RatioColumns::new(find("ratio")?, find(PROBABILITIES[0])?, behaviour)?;
+                let target = find(PROBABILITIES[0])?;
+                // With actions and without an evaluated policy, logs are of the policy that acted.
+                let behaviour = behaviour.filter(|_| taken.is_none() || target.is_some());
+                let ratio = RatioColumns::new(find("ratio")?, target, behaviour)?;
                 (ratio, ActionColumns::new((&header.roles, taken), &find, &missing)?)
             }
         };

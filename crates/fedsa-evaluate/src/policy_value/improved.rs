@@ -13,6 +13,7 @@ use fedsa_problems::features::FeatureMap;
 use fedsa_problems::logs::by_policy::{StatePolicy, described};
 use fedsa_problems::logs::log::Log;
 use fedsa_problems::logs::log_means::TraceRule;
+use fedsa_problems::logs::ratio_means::WrongRatios;
 use fedsa_problems::logs::source::{LogSource, in_memory};
 use fedsa_problems::logs::survey::Surveyed;
 
@@ -20,7 +21,7 @@ use super::estimates::{EstimateTable, FEWEST_EPISODES, ValueEstimate};
 use super::fitted::{Fit, Starts, correction, episodes, fitted};
 use super::folds::{self, AgentSums, EpisodeSums, FitRule};
 use super::walk::View;
-use super::{IntervalKind, MAX_FEATURES, PolicyValue, PolicyValueSettings};
+use super::{IntervalKind, MAX_FEATURES, PolicyValue, PolicyValueSettings, PossibleValues};
 
 /// The value of a new policy beside that of the policy that acted.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +37,8 @@ pub struct ImprovedValue {
     pub difference: ValueEstimate,
     /// The estimates for the new policy by importance sampling and doubly robust; or why there are none.
     pub weighted: std::result::Result<WeightedEstimates, NoWeights>,
-    /// The smallest and the largest discounted return that the logged rewards allow without an end of episodes.
-    pub possible: (f64, f64),
+    /// The values that the logged rewards allow.
+    pub possible: PossibleValues,
 }
 
 /// Estimates with importance ratios.
@@ -54,31 +55,27 @@ pub struct WeightedEstimates {
 pub enum NoWeights {
     /// The logs lack the probabilities of the actions that were taken.
     NoProbabilities,
-    /// The ratios leave so few effective episodes.
+    /// The ratios leave so few effective episodes, or rows.
     FewEffective(f64),
     /// Their mean is far from 1: the logged probabilities cannot be those of the policy that acted.
     WrongRatios,
 }
 
 impl ImprovedValue {
-    /// The values on these logs of all agents, with actions; `None` if no log has the start of an episode, or there are more than
-    /// [`MAX_FEATURES`] features of pairs.
+    /// The values on these logs of all agents, with actions; logs without rows do not count. `None` if no log has the start of an episode, or
+    /// there are more than [`MAX_FEATURES`] features of pairs.
     ///
     /// # Errors
     /// When a log has no actions.
     pub fn of(logs: &[Log], map: &FeatureMap, policy: StatePolicy<'_>, gamma: f64, settings: &PolicyValueSettings) -> Result<Option<Self>> {
-        let described: Vec<Log> = logs.iter().map(|log| described(log, policy)).collect::<Result<_>>()?;
+        let described: Vec<Log> = logs.iter().filter(|log| !log.is_empty()).map(|log| described(log, policy)).collect::<Result<_>>()?;
         let Some(actions) = described.iter().find_map(|log| Some(log.actions.as_ref()?.count)) else { return Ok(None) };
         if map.len() * actions > MAX_FEATURES {
             return Ok(None);
         }
         let rewards = logs.iter().flat_map(|log| &log.rewards);
-        let (least, most) = rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), r| (least.min(*r), most.max(*r)));
-        // Without discount, returns of long episodes have no bound.
-        let possible = match gamma < 1.0 {
-            true => (least.min(0.0) / (1.0 - gamma), most.max(0.0) / (1.0 - gamma)),
-            false => (f64::NEG_INFINITY, f64::INFINITY),
-        };
+        let range = rewards.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), r| (least.min(*r), most.max(*r)));
+        let possible = PossibleValues::new(range, gamma, logs.iter().any(|log| log.done.contains(&true)));
         let weighted = weighted(&described, map, gamma, settings)?;
         let sources = in_memory(described);
         let rule = TraceRule { gamma, lambda: 0.0, ratios: false, clip: None };
@@ -101,18 +98,21 @@ impl ImprovedValue {
         Ok(Some(Self { level, new: new.table, acted: acted.table, difference, weighted, possible }))
     }
 
-    /// Whether the new policy is worse, or may be: the interval of the difference is not above 0.
+    /// Whether the new policy is worse, or may be: the interval of the difference is not above 0, or the value is impossible.
     pub fn may_be_worse(&self) -> bool {
-        self.difference.low.is_nan() || self.difference.low <= 0.0
+        self.is_impossible() || self.difference.low.is_nan() || self.difference.low <= 0.0
     }
 
-    /// Whether the fitted value of the new policy is outside of what rewards allow.
+    /// What decides between policies, the larger the better: first those that are surely better than the one that acted, then those with a
+    /// possible value, then the low end of the interval, because the largest of several uncertain values is often the luckiest.
+    pub fn rank(&self) -> (bool, bool, f64) {
+        let low = Some(self.new.all.low).filter(|low| low.is_finite()).unwrap_or(f64::NEG_INFINITY);
+        (!self.may_be_worse(), !self.is_impossible(), low)
+    }
+
+    /// Whether the fitted value of the new policy is outside of what rewards allow, or not finite.
     pub fn is_impossible(&self) -> bool {
-        let value = self.new.all.estimate;
-        let (least, most) = self.possible;
-        // Rounding of a value that reaches the bound.
-        let slack = if (most - least).is_finite() { 1e-6 * (most - least) } else { 0.0 };
-        !(least - slack..=most + slack).contains(&value)
+        !self.new.all.estimate.is_finite() || !self.possible.allow_estimate(&self.new.all)
     }
 }
 
@@ -153,7 +153,13 @@ fn weighted(
     }
     let surveyed = Surveyed::new(in_memory(logs.to_vec()), 0.0, 0)?;
     let rule = TraceRule { gamma, lambda: 0.0, ratios: true, clip: None };
-    let Some(value) = PolicyValue::of(&surveyed, map, rule, settings)? else { return Ok(Err(NoWeights::WrongRatios)) };
+    let Some(value) = PolicyValue::of(&surveyed, map, rule, settings)? else {
+        let few = surveyed.wrong_ratios().into_iter().find_map(|wrong| match wrong {
+            WrongRatios::FewRows(of) => Some(of.effective),
+            WrongRatios::Mean(..) => None,
+        });
+        return Ok(Err(few.map_or(NoWeights::WrongRatios, NoWeights::FewEffective)));
+    };
     let effective = value.importance.table.all.effective_episodes;
     if effective < FEWEST_EPISODES as f64 {
         return Ok(Err(NoWeights::FewEffective(effective)));

@@ -90,7 +90,13 @@ fn values_beyond_what_rewards_allow_are_impossible() {
     let chain = Chain::new(true);
     let any = |_: &[f64], law: &mut [f64]| law.copy_from_slice(&[0.5, 0.5]);
     let mut found = value(&chain, &logs(&chain, 2, 30, false), &any);
-    assert!(!found.is_impossible() && found.possible.0 < 0.0 && found.possible.1 > 0.0);
-    found.new.all.estimate = 2.0 * found.possible.1;
-    assert!(found.is_impossible());
+    assert!(!found.is_impossible() && found.possible.low < 0.0 && found.possible.high > 0.0);
+    let (se, n) = (found.new.all.se, found.new.all.episodes);
+    let before = found.clone();
+    found.new.all = ValueEstimate::new(2.0 * found.possible.high, se, n, n as f64, found.level);
+    assert!(found.is_impossible() && found.may_be_worse());
+    assert!(before.rank() > found.rank(), "an impossible value is no reason for a policy");
+    // An interval that reaches the range is possible.
+    found.new.all = ValueEstimate::new(2.0 * found.possible.high, found.possible.high, n, n as f64, found.level);
+    assert!(!found.is_impossible());
 }

@@ -81,6 +81,8 @@ pub struct Data {
     pub policy_value: PolicyValueSettings,
     /// The comparison with another policy, if there are logs of one.
     pub against: Option<PolicyDifference>,
+    /// The discount factor with which the evaluated policy was found, if it is in a file.
+    pub found_with: Option<f64>,
     /// The logs with unclipped ratios, if some are clipped.
     unclipped: Option<Surveyed>,
 }
@@ -153,6 +155,7 @@ impl Evaluation {
     /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as known.
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
+        let (settings, found_with) = &of_policy(settings, files)?;
         let is_auto = settings.named_method().is_none();
         // Settings are checked before the logs are read. This includes settings of local steps, even if the chosen method may have none.
         let unread = settings.experiment()?;
@@ -195,14 +198,12 @@ impl Evaluation {
         let against = against(settings, &features, &files.places, files.cancel())?;
         let unclipped = of_logs.max_importance_ratio.map(|_| of_logs.clone().with_max_importance_ratio(None).survey(files)).transpose();
         let unclipped = unclipped.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let policy_value = PolicyValueSettings::default()
-            .with_level(settings.level)
-            .with_ridge(of_logs.ridge)
-            .with_is_relative(is_relative)
-            .with_seed(settings.seed);
+        let policy_value = PolicyValueSettings::default().with_level(settings.level).with_seed(settings.seed);
+        let policy_value = policy_value.with_ridge(of_logs.ridge).with_is_relative(is_relative);
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+        let (features, found_with) = (chosen, *found_with);
         let data =
-            Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against, unclipped };
+            Data { logs, settings: of_logs, episodes, map, clipped, features, value_columns, policy_value, against, found_with, unclipped };
         let built = BuiltProblem::new(&first, files, Isa::best());
         let built = built.map_err(|e| fewer_features::with_proposal(e, &data))?;
         let prepared = Self { data, choice: None, experiment: first, built, began };
@@ -254,6 +255,18 @@ impl Evaluation {
         }
         ran.try_map(move |ran| Evaluated::new(ran, data, choice))
     }
+}
+
+/// The settings for the evaluation of a policy from a file, and the discount factor with which it was found. Its logs most often have the columns
+/// of those that it was found from.
+fn of_policy(settings: &EvaluateSettings, files: &DiskFiles) -> Result<(EvaluateSettings, Option<f64>)> {
+    let mut settings = settings.clone();
+    let Some(path) = &settings.policy else { return Ok((settings, None)) };
+    let policy = files.policy(path)?;
+    if settings.columns.is_empty() {
+        settings.columns.clone_from(policy.file_columns());
+    }
+    Ok((settings, policy.gamma()))
 }
 
 /// Refuses held-out episodes if there are too many features to compute their errors.

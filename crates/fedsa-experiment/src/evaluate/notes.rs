@@ -29,6 +29,10 @@ pub(super) fn of(data: &Data, field: &dyn Field) -> Vec<Note> {
     all.extend(data.features.as_ref().and_then(few_judges));
     all.extend(dependence(data, field));
     all.extend(ratios(data));
+    all.extend(data.found_with.filter(|gamma| *gamma != data.settings.gamma).map(|gamma| {
+        let what = format!("the policy was found with `gamma = {gamma}`, and its value is that with `gamma = {}`", data.settings.gamma);
+        Note::new(NoteCode::PolicyOtherGamma, what)
+    }));
     if data.logs.facts.iter().all(|log| !log.has_rewards) {
         all.push(Note::new(NoteCode::RewardsZero, "all rewards are 0, and so are the values and their weights"));
     }

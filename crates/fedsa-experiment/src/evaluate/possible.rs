@@ -2,27 +2,15 @@
 
 use fedsa::linalg;
 use fedsa::note::{Note, NoteCode};
-use fedsa_evaluate::policy_value::{PolicyValue, ValueEstimate};
-use fedsa_problems::logs::log_summary::EpisodeSummary;
+use fedsa_evaluate::policy_value::{PolicyValue, PossibleValues, ValueEstimate};
 
 use super::pictures::SeenStates;
 use super::{Data, LogsRead, policy_value};
 use crate::made::count;
 use crate::numbers;
 
-/// The tolerance, relative to the largest possible magnitude of a value, because features are inexact.
-const SLACK: f64 = 0.01;
 /// The share of the states that may have values outside of the range without a note.
 const FEW: f64 = 0.01;
-
-/// The range of values that the episodes' rewards allow: from `r / (1 - gamma)` for the least reward r to that for the greatest one, and
-/// including 0 if episodes end. `None` without transitions.
-fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
-    let (least, most) = all.rewards?;
-    let forever = |r: f64| if r == 0.0 { 0.0 } else { r / (1.0 - gamma) };
-    let (low, high) = (forever(least), forever(most));
-    Some(if all.ended > 0 { (low.min(0.0), high.max(0.0)) } else { (low, high) })
-}
 
 /// The printed estimates, with names in words.
 fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
@@ -49,21 +37,10 @@ fn named(found: &[(String, ValueEstimate)]) -> String {
 pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> Vec<Note> {
     const HELP: &str = "the logs hardly determine it: take other `features`, another `ridge`, or longer episodes";
     let (all, gamma) = (LogsRead::of(data).all, data.settings.gamma);
-    let Some((low, high)) = possible(&all, gamma) else { return Vec::new() };
-    let slack = if (high - low).is_finite() { SLACK * low.abs().max(high.abs()) } else { 0.0 };
-    let is_possible = |v: f64| !v.is_finite() || (low - slack..=high + slack).contains(&v);
-    // An interval that overlaps the range leaves the value possible.
-    let is_outside = |e: &ValueEstimate| match e.low.is_finite() && e.high.is_finite() {
-        true => e.high < low - slack || e.low > high + slack,
-        false => !is_possible(e.estimate),
-    };
-    let range = format!(
-        "rewards from {} to {} and `gamma = {gamma}` allow {} to {}",
-        of(all.rewards, 0),
-        of(all.rewards, 1),
-        bound(low),
-        bound(high)
-    );
+    let Some(rewards) = all.rewards else { return Vec::new() };
+    let possible = PossibleValues::new(rewards, gamma, all.ended > 0);
+    let (least, most) = (numbers::number(rewards.0), numbers::number(rewards.1));
+    let range = format!("rewards from {least} to {most} and `gamma = {gamma}` allow {} to {}", bound(possible.low), bound(possible.high));
     let mut notes = Vec::new();
     let estimates = value.map(estimates).unwrap_or_default();
     let width = all.return_range.1 - all.return_range.0;
@@ -72,16 +49,16 @@ pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> 
         let text = format!("{}, more than the range {} of the returns; {HELP}", named(&unsure), numbers::number(width));
         notes.push(Note::new(NoteCode::ValueErrorLarge, text));
     }
-    let outside: Vec<_> = estimates.iter().filter(|(_, e)| is_outside(e)).cloned().collect();
+    let outside: Vec<_> = estimates.iter().filter(|(_, e)| !possible.allow_estimate(e)).cloned().collect();
     if !outside.is_empty() {
         notes.push(Note::new(NoteCode::ValueImpossible, format!("{}, and {range}; {HELP}", named(&outside))));
     }
-    notes.extend(of_states(data, theta, &is_possible, &range));
+    notes.extend(of_states(data, theta, possible, &range));
     notes
 }
 
 /// A note on impossible values of the states in the logs.
-fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, range: &str) -> Option<Note> {
+fn of_states(data: &Data, theta: &[f64], possible: PossibleValues, range: &str) -> Option<Note> {
     // This check needs dense features, and skips sparse ones such as many tiles.
     if data.map.sparse().is_some() {
         return None;
@@ -93,7 +70,7 @@ fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, rang
         linalg::dot(&phi, theta)
     });
     let values: Vec<f64> = values.collect();
-    let outside: Vec<f64> = values.iter().copied().filter(|v| !is_possible(*v)).collect();
+    let outside: Vec<f64> = values.iter().copied().filter(|v| !possible.allow(*v)).collect();
     let share = outside.len() as f64 / values.len() as f64;
     (share > FEW).then(|| {
         let (least, most) = outside.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
@@ -103,11 +80,6 @@ fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, rang
         );
         Note::new(NoteCode::ValueImpossible, text)
     })
-}
-
-fn of(rewards: Option<(f64, f64)>, end: usize) -> String {
-    let (least, most) = rewards.unwrap_or_default();
-    numbers::number([least, most][end])
 }
 
 fn bound(x: f64) -> String {

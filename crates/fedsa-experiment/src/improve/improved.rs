@@ -89,8 +89,8 @@ impl Improved {
             let mut best: Option<(Vec<f64>, Option<ImprovedValue>)> = None;
             for theta in policies {
                 let value = data.value(&theta, improving.caution())?;
-                let of = |value: &Option<ImprovedValue>| value.as_ref().map_or(f64::NEG_INFINITY, |value| value.new.all.estimate);
-                if best.as_ref().is_none_or(|(_, known)| of(&value) > of(known)) {
+                let rank = |value: &Option<ImprovedValue>| value.as_ref().map(ImprovedValue::rank);
+                if best.as_ref().is_none_or(|(_, known)| rank(&value) > rank(known)) {
                     best = Some((theta, value));
                 }
             }
@@ -110,6 +110,7 @@ impl Improved {
         let mut improved = Self { ran, data, ending, theta, value, rare, degrees, training, caution, coverage };
         let notes = notes::of(&improved.data, ending, improved.value.as_ref(), &improved.rare);
         improved.ran.add_notes(notes);
+        improved.ran.ended.as_expected &= improved.has_settled();
         improved.ran.took_until_now();
         let (value, ridges) = (tables::value_json(improved.value.as_ref()), improved.data.ridge.as_ref().map(tables::ridges_json));
         improved.ran.add_to_summary("policy", json!({ "ending": ending_name(ending), "degrees_of_freedom": degrees, "value": value }));
@@ -131,7 +132,12 @@ impl Improved {
 
     /// Whether the new policy may be worse than the one that acted, as far as is known.
     pub fn may_be_worse(&self) -> bool {
-        self.value.as_ref().is_none_or(|value| value.may_be_worse() || value.is_impossible())
+        self.value.as_ref().is_none_or(ImprovedValue::may_be_worse)
+    }
+
+    /// The value of the policy beside that of the policy that acted, in words; `None` if it is not known.
+    pub fn value_in_words(&self) -> Option<String> {
+        self.value.as_ref().map(notes::beside)
     }
 
     /// The report: the run, the value of the policy, and the ridges that were tried.
@@ -188,7 +194,7 @@ impl Improved {
             let of = PolicyOfStates { map, values, coverage: &self.coverage, actions };
             over_states(&of, &SeenStates::of(&logs.facts), ValueColumns { wanted: &[], setting: None })
         };
-        let possible = self.value.as_ref().map(|value| value.possible).filter(|(least, most)| (most - least).is_finite());
+        let possible = self.value.as_ref().map(|value| value.possible).filter(|possible| possible.is_bounded());
         // Diverged values show nothing.
         let all = [
             (self.ending != PolicyEnding::Diverged).then(policy).flatten(),

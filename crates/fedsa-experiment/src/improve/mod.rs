@@ -29,7 +29,6 @@ use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::improvement::{Improvement, Improving};
 use fedsa_problems::control::pessimism::Caution;
 use fedsa_problems::features::FeatureMap;
-use fedsa_problems::logs::log::Log;
 use fedsa_problems::logs::survey::Surveyed;
 use toml::Value;
 
@@ -37,12 +36,13 @@ use crate::config::{self, Experiment};
 use crate::evaluate::default_features;
 use crate::folder::{FolderWork, POLICY_PICTURES};
 use crate::made;
+use crate::memory;
 use crate::observer::{Computed, RunObserver};
 use crate::output;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use improved::{Improved, POLICY};
-pub use ridge::{RidgeChoice, TriedRidge};
+pub use ridge::{RidgeChoice, RidgeReason, TriedRidge};
 pub use settings::{ImproveMethod, ImproveSettings};
 
 /// Reads the logs and finds a policy, without writing files.
@@ -64,8 +64,8 @@ pub struct ImproveData {
     pub map: FeatureMap,
     /// The choice of the ridge, if it was chosen.
     pub ridge: Option<RidgeChoice>,
-    /// Why no ridge was chosen although none is given.
-    pub no_choice: Option<&'static str>,
+    /// Whether the settings give the ridge.
+    pub is_ridge_given: bool,
     /// The probability with which the policy takes any action, in its value.
     pub soften: f64,
     value: PolicyValueSettings,
@@ -75,8 +75,7 @@ impl ImproveData {
     /// The value of the greedy policy of these weights on held-out episodes, beside that of the policy that acted; `None` without held-out
     /// episodes.
     fn value(&self, theta: &[f64], caution: Option<&Caution>) -> Result<Option<ImprovedValue>> {
-        let held: Vec<Log> = self.logs.held.iter().filter(|log| !log.is_empty()).cloned().collect();
-        if held.is_empty() || theta.iter().any(|x| !x.is_finite()) {
+        if theta.iter().any(|x| !x.is_finite()) {
             return Ok(None);
         }
         let values = ActionValues::new(theta, self.map.len()).with_caution(caution);
@@ -85,7 +84,7 @@ impl ImproveData {
             self.map.eval(state, &mut phi);
             values.write_policy(&phi, self.soften, law);
         };
-        ImprovedValue::of(&held, &self.map, &policy, self.settings.gamma, &self.value)
+        ImprovedValue::of(&self.logs.held, &self.map, &policy, self.settings.gamma, &self.value)
     }
 }
 
@@ -139,28 +138,30 @@ impl PolicySearch {
         let logs = of(&unread).and_then(|of| of.survey(files));
         let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
         let features = named.unwrap_or_else(|| default_features(&logs));
-        let first = settings.experiment_with(&features, settings.ridge.unwrap_or(0.0), count.max(logs.facts.len()))?;
+        let agents = count.max(logs.facts.len());
+        let first = settings.experiment_with(&features, settings.ridge.unwrap_or(0.0), agents)?;
         let read = of(&first).and_then(|of| {
             let map = of.map(&logs)?;
+            let memory = of.memory_of(&logs, &map, rayon::current_num_threads())?;
+            memory::problems(vec![Ok(memory.clone())], 0.0).map_err(|(_, e)| e)?;
             let improving = of.agents(&logs, &map)?;
-            Ok((of, map, improving))
+            Ok((of, map, memory, improving))
         });
-        let (of_logs, map, mut improving) = read.map_err(|e| failed(&first, e))?;
+        let (of_logs, map, memory, mut improving) = read.map_err(|e| failed(&first, e))?;
         let value = PolicyValueSettings::default().with_level(settings.level).with_seed(settings.seed);
-        let soften = settings.soften;
-        let mut data = ImproveData { logs, settings: of_logs, map, ridge: None, no_choice: None, soften, value };
-        if settings.ridge.is_none() {
-            match RidgeChoice::new(&mut improving, &data, files.cancel())? {
-                Ok(choice) => data.ridge = Some(choice),
-                Err(why) => data.no_choice = Some(why),
-            }
+        // Changes of the experiment may give a ridge too.
+        let is_ridge_given = settings.ridge.is_some() || of_logs.ridge != 0.0;
+        let mut data = ImproveData { logs, settings: of_logs, map, ridge: None, is_ridge_given, soften: settings.soften, value };
+        if !is_ridge_given && data.logs.held.iter().any(|log| !log.is_empty()) {
+            data.ridge = Some(RidgeChoice::new(&mut improving, &data, settings.method, files.cancel())?);
         }
-        let ridge =
-            data.ridge.as_ref().map_or_else(|| settings.ridge.unwrap_or_else(|| ridge::fallback(&improving)), |choice| choice.chosen);
-        improving.set_ridge(ridge, data.settings.pessimism)?;
+        let usual = || if is_ridge_given { data.settings.ridge } else { ridge::fallback(&improving) };
+        let ridge = data.ridge.as_ref().map_or_else(usual, |choice| choice.chosen);
         let experiment = settings.experiment_with(&features, ridge, data.logs.facts.len())?;
         data.settings = of(&experiment)?;
-        let built = BuiltProblem::new(&experiment, files, Isa::best())?;
+        improving.set_ridge(data.settings.ridge, data.settings.pessimism)?;
+        let field = |sampling| data.settings.field_of(improving.clone(), sampling, Isa::best());
+        let built = BuiltProblem::of_data(&experiment, files, Ok(memory), field)?;
         Ok(Self { data, experiment, built, improving, began })
     }
 

@@ -6,6 +6,7 @@ use fedsa_evaluate::policy_value::improved::{ImprovedValue, NoWeights};
 use fedsa_problems::control::improvement::PolicyEnding;
 
 use super::ImproveData;
+use super::ridge::RidgeReason;
 use crate::numbers::{digits, number, percent};
 
 /// Pairs with fewer rows behind them count as rare.
@@ -40,42 +41,52 @@ pub(super) fn of(data: &ImproveData, ending: PolicyEnding, value: Option<&Improv
         );
         Note::new(NoteCode::PolicyFewRows, what)
     }));
-    notes.extend(data.no_choice.map(|why| {
+    let why = match (&data.ridge, data.is_ridge_given) {
+        (Some(choice), _) if choice.reason == RidgeReason::Unsettled => Some("with none that was tried the iteration settles"),
+        (None, false) => Some("there are no held-out episodes to choose by"),
+        _ => None,
+    };
+    notes.extend(why.map(|why| {
         let what = format!("the ridge {} was not chosen by values: {why}", number(data.settings.ridge));
         Note::new(NoteCode::PolicyRidgeNotChosen, what)
     }));
     notes
 }
 
+/// The value of a policy beside that of the policy that acted, in words.
+pub(super) fn beside(value: &ImprovedValue) -> String {
+    let [new, acted] = [&value.new, &value.acted].map(|table| number(table.all.estimate));
+    let interval = match (value.difference.low, value.difference.high) {
+        (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
+        _ => "a difference of unknown error".into(),
+    };
+    format!("value {new} on held-out episodes beside {acted}, {interval}")
+}
+
 /// The notes on a value.
 fn of_value(value: &ImprovedValue) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut add = |code: NoteCode, what: String| notes.push(Note::new(code, what));
-    let [new, acted] = [&value.new.all, &value.acted.all].map(|e| number(e.estimate));
     if value.is_impossible() {
-        let (least, most) = value.possible;
-        let between = format!("rewards allow {} to {}", number(least), number(most));
+        let between = format!("rewards allow {} to {}", number(value.possible.low), number(value.possible.high));
+        let new = number(value.new.all.estimate);
         add(NoteCode::PolicyValueImpossible, format!("the value {new} of the new policy on held-out episodes is impossible: {between}"));
     } else if value.may_be_worse() {
-        let interval = match (value.difference.low, value.difference.high) {
-            (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
-            _ => "a difference of unknown error".into(),
-        };
-        let what = format!(
-            "the new policy may be worse than the one that acted: its value on held-out episodes is {new} beside {acted}, {interval}"
-        );
+        let what = format!("the new policy may be worse than the one that acted: {}", beside(value));
         add(NoteCode::PolicyMayBeWorse, what);
     }
     if value.new.all.episodes < FEWEST_EPISODES {
         let what = format!("only {} held-out episodes judge the new policy, and its interval is rough", value.new.all.episodes);
         add(NoteCode::ValueFewEpisodes, what);
     }
-    if let Err(NoWeights::FewEffective(n)) = value.weighted {
-        let what = format!(
-            "no doubly robust and no weighted value: ratios leave {} effective episodes, below {FEWEST_EPISODES}; `soften` leaves more",
-            digits(n, 2)
-        );
-        add(NoteCode::PolicyFewEffective, what);
-    }
+    let what = match value.weighted {
+        Err(NoWeights::FewEffective(n)) => {
+            let left = digits(n, 2);
+            format!("ratios leave {left} effective episodes or rows, and {FEWEST_EPISODES} episodes are needed; `soften` leaves more")
+        }
+        Err(NoWeights::WrongRatios) => "the logged probabilities cannot be those of the policy that acted".into(),
+        Ok(_) | Err(NoWeights::NoProbabilities) => return notes,
+    };
+    add(NoteCode::PolicyFewEffective, format!("no doubly robust and no weighted value: {what}"));
     notes
 }

@@ -1,5 +1,6 @@
 //! The pictures of an improvement: the policy over state columns, and values on held-out episodes beside those of the fit.
 
+use fedsa_evaluate::policy_value::{PossibleValues, ValueEstimate};
 use fedsa_figure::{Chart, Panel, PlottedCurve};
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::pessimism::Coverage;
@@ -48,15 +49,14 @@ impl StateFunction for PolicyOfStates<'_> {
 }
 
 /// The values of the ridges that were tried; `None` unless two have one. `possible` are the values that rewards allow.
-pub(super) fn ridges(choice: &RidgeChoice, possible: Option<(f64, f64)>) -> Option<Picture> {
+pub(super) fn ridges(choice: &RidgeChoice, possible: Option<PossibleValues>) -> Option<Picture> {
     let mut known: Vec<_> = choice.tried.iter().filter_map(|tried| Some((tried.ridge, tried.value?, tried.in_fit))).collect();
     known.retain(|(_, value, in_fit)| value.estimate.is_finite() && in_fit.is_finite());
     if known.len() < 2 {
         return None;
     }
     let x: Vec<f64> = known.iter().map(|(ridge, ..)| *ridge).collect();
-    let of =
-        |number: &dyn Fn(&(f64, fedsa_evaluate::policy_value::ValueEstimate, f64)) -> f64| known.iter().map(number).collect::<Vec<f64>>();
+    let of = |number: &dyn Fn(&(f64, ValueEstimate, f64)) -> f64| known.iter().map(number).collect::<Vec<f64>>();
     let held_out = PlottedCurve {
         label: "on held-out episodes".into(),
         x: x.clone(),
@@ -73,8 +73,8 @@ pub(super) fn ridges(choice: &RidgeChoice, possible: Option<(f64, f64)>) -> Opti
         curves: vec![held_out, in_fit],
         ..Panel::default()
     };
-    let allowed = possible.map_or(String::new(), |(least, most)| {
-        format!(" Rewards allow values from {} to {}.", numbers::number(least), numbers::number(most))
+    let allowed = possible.map_or(String::new(), |range| {
+        format!(" Rewards allow values from {} to {}.", numbers::number(range.low), numbers::number(range.high))
     });
     let caption = format!(
         "Values of start states by fitted values; band: intervals on held-out episodes. Chosen: {}.{allowed} Values on the episodes of the \

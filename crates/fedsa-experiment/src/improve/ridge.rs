@@ -1,7 +1,7 @@
 //! The choice of the ridge: of those at which the iteration settles, the one whose policy has the best value on held-out episodes, by the low
 //! end of its interval, because the largest of several uncertain values is often the luckiest. If none is surely above the value of the policy
-//! that acted, for example because few held-out episodes reached a reward, values do not tell ridges apart: the one nearest to the usual ridge
-//! is taken. Values that rewards do not allow say nothing; if there are no others, the largest ridge is taken.
+//! that acted, for example because few held-out episodes reached a reward, values do not tell ridges apart, and the one nearest to the usual
+//! ridge is taken.
 //!
 //! A ridge that looks harmless can spoil a policy without a sign of it: the iteration settles, and all pairs are covered. Values on held-out
 //! episodes tell most bad ridges from good ones. The value of the chosen policy is a little too good, because it is the best of some.
@@ -9,9 +9,10 @@
 use fedsa::cancel::Cancel;
 use fedsa::error::Result;
 use fedsa_evaluate::policy_value::ValueEstimate;
+use fedsa_evaluate::policy_value::improved::ImprovedValue;
 use fedsa_problems::control::improvement::{Improving, PolicyEnding};
 
-use super::ImproveData;
+use super::{ImproveData, ImproveMethod};
 
 /// The ridges that are tried, times the mean square of a feature.
 const SHARES: [f64; 7] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
@@ -20,14 +21,25 @@ const FALLBACK: f64 = 1e-4;
 /// The most solves for one ridge.
 const SOLVES: usize = 50;
 
+/// Why a ridge was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RidgeReason {
+    /// Its policy is surely better than the one that acted, with the best value.
+    Value,
+    /// No policy is surely better. It is nearest to the usual ridge, of those at which the iteration settles.
+    Usual,
+    /// The iteration settles at none. It is the usual ridge.
+    Unsettled,
+}
+
 /// The ridges that were tried.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RidgeChoice {
-    /// The chosen ridge: of those at which the iteration settles, the one whose policy has the best possible value, or the largest one.
+    /// The chosen ridge.
     pub chosen: f64,
-    /// Whether a value decided.
-    pub is_by_value: bool,
+    /// Why it was chosen.
+    pub reason: RidgeReason,
     /// All of them, from the largest.
     pub tried: Vec<TriedRidge>,
 }
@@ -49,14 +61,11 @@ pub struct TriedRidge {
 }
 
 impl RidgeChoice {
-    /// Tries all ridges; why there is no choice, if there is none.
+    /// Tries all ridges for a method. There must be held-out episodes.
     ///
     /// # Errors
     /// When cancelled.
-    pub(super) fn new(improving: &mut Improving, data: &ImproveData, cancel: &Cancel) -> Result<std::result::Result<Self, &'static str>> {
-        if data.logs.held.iter().all(|log| log.is_empty()) {
-            return Ok(Err("there are no held-out episodes to choose by"));
-        }
+    pub(super) fn new(improving: &mut Improving, data: &ImproveData, method: ImproveMethod, cancel: &Cancel) -> Result<Self> {
         let scale = improving.mean_square();
         let mut tried = Vec::new();
         for ridge in SHARES.map(|share| share * scale) {
@@ -64,23 +73,22 @@ impl RidgeChoice {
             improving.set_ridge(ridge, data.settings.pessimism)?;
             let end = improving.policy_end(None, SOLVES, cancel);
             let theta = &end.policies[end.policies.len() - 1];
+            // Sweeps of fitted Q-iteration may leave a policy at which policy iteration settles.
+            let leaves = method == ImproveMethod::Fqi && end.ending == PolicyEnding::Settled && improving.radius(theta)? >= 1.0;
+            let ending = if leaves { PolicyEnding::Diverged } else { end.ending };
             let value = data.value(theta, improving.caution())?.filter(|value| value.new.all.estimate.is_finite());
-            let settles = end.ending == PolicyEnding::Settled;
-            let rank =
-                value.as_ref().filter(|value| settles && !value.is_impossible()).map(|value| (!value.may_be_worse(), value.new.all.low));
-            let (degrees, ending, in_fit) = (improving.degrees_of_freedom()?, end.ending, improving.start_value(theta));
+            let rank = value.as_ref().map(ImprovedValue::rank);
+            let (degrees, in_fit) = (improving.degrees_of_freedom()?, improving.start_value(theta));
             tried.push((rank, TriedRidge { ridge, degrees, ending, value: value.map(|value| value.new.all), in_fit }));
         }
-        let possible = || tried.iter().filter_map(|(rank, tried)| Some(((*rank)?, tried.ridge)));
-        let best = possible().filter(|((is_better, _), _)| *is_better).max_by(|((_, x), _), ((_, y), _)| x.total_cmp(y));
-        let from_usual = |ridge: f64| (ridge / (FALLBACK * scale)).ln().abs();
-        let usual = || possible().min_by(|(_, x), (_, y)| from_usual(*x).total_cmp(&from_usual(*y)));
-        let by_value = best.or_else(usual).map(|(_, ridge)| ridge);
-        let largest = || tried.iter().find(|(_, tried)| tried.ending == PolicyEnding::Settled);
-        let chosen = by_value.or_else(|| largest().map(|(_, tried)| tried.ridge));
-        let is_by_value = by_value.is_some();
-        let tried = tried.into_iter().map(|(_, tried)| tried).collect();
-        Ok(chosen.map(|chosen| Self { chosen, is_by_value, tried }).ok_or("with none that was tried the iteration settles"))
+        let settled = || tried.iter().filter(|(_, tried)| tried.ending == PolicyEnding::Settled);
+        let better = settled().filter_map(|(rank, tried)| Some(((*rank)?, tried.ridge))).filter(|((is_better, ..), _)| *is_better);
+        let best = better.max_by(|((.., x), _), ((.., y), _)| x.total_cmp(y)).map(|(_, ridge)| (ridge, RidgeReason::Value));
+        let from_usual = |ridge: f64| (ridge / fallback(improving)).ln().abs();
+        let usual = || settled().map(|(_, tried)| tried.ridge).min_by(|x, y| from_usual(*x).total_cmp(&from_usual(*y)));
+        let usual = || usual().map_or((fallback(improving), RidgeReason::Unsettled), |ridge| (ridge, RidgeReason::Usual));
+        let (chosen, reason) = best.unwrap_or_else(usual);
+        Ok(Self { chosen, reason, tried: tried.into_iter().map(|(_, tried)| tried).collect() })
     }
 }
 

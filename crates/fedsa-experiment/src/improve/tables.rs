@@ -124,11 +124,11 @@ pub(super) fn value_json(value: Option<&ImprovedValue>) -> Json {
         }),
         Err(why) => json!({ "missing": match why {
             NoWeights::NoProbabilities => "the logs have no column `behaviour`".to_string(),
-            NoWeights::FewEffective(n) => format!("ratios leave {} effective episodes", numbers::digits(*n, 2)),
+            NoWeights::FewEffective(n) => format!("ratios leave {} effective episodes or rows", numbers::digits(*n, 2)),
             NoWeights::WrongRatios => "the logged probabilities cannot be those of the policy that acted".into(),
         } }),
     };
-    let possible = [value.possible.0, value.possible.1].map(|x| Some(x).filter(|x| x.is_finite()));
+    let possible = [value.possible.low, value.possible.high].map(|x| Some(x).filter(|x| x.is_finite()));
     json!({
         "level": value.level,
         "new": all(&value.new.all),

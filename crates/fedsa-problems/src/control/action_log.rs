@@ -304,18 +304,20 @@ impl ActionLog {
     /// Rows are sorted by the actions `(a_i, a)`, so that each block of m x m numbers is a sum of products of matrices.
     fn add_outer(&self, factor: f64, to: &mut Mat<f64>, other: impl Fn(usize) -> Option<(u32, u32)>) {
         let (m, k) = (self.m, self.actions);
-        let mut rows: Vec<Vec<(u32, u32)>> = vec![Vec::new(); k * k];
-        for i in 0..self.len() {
-            if let Some((state, action)) = other(i) {
-                rows[self.taken[i] as usize * k + action as usize].push((self.here[i], state));
-            }
-        }
+        let mut rows: Vec<(usize, u32, u32)> = Vec::with_capacity(self.len());
+        rows.extend((0..self.len()).filter_map(|i| {
+            let (state, action) = other(i)?;
+            Some((self.taken[i] as usize * k + action as usize, self.here[i], state))
+        }));
+        // Sums keep the order of the rows.
+        rows.sort_by_key(|(at, ..)| *at);
         let block = || Mat::<f64>::zeros(m, BLOCK);
         let (mut left, mut right, mut sum) = (block(), block(), Mat::<f64>::zeros(m, m));
-        for (at, rows) in rows.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+        for rows in rows.chunk_by(|(at, ..), (other, ..)| at == other) {
+            let at = rows[0].0;
             sum.fill(0.0);
             for rows in rows.chunks(BLOCK) {
-                for (j, (x, y)) in rows.iter().enumerate() {
+                for (j, (_, x, y)) in rows.iter().enumerate() {
                     left.col_as_slice_mut(j).copy_from_slice(self.phi(*x));
                     right.col_as_slice_mut(j).copy_from_slice(self.phi(*y));
                 }

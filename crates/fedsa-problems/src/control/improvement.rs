@@ -210,9 +210,45 @@ impl Improvement {
         let d = agents[0].dim();
         let mut gram = Mat::zeros(d, d);
         fits.iter().zip(&weights).for_each(|(fit, p)| gram += faer::Scale(*p) * &fit.a);
+        let (agents, fits) = (Arc::new(agents), Arc::new(fits));
         let mut improving = Improving { agents, fits, weights, gamma: self.gamma, ridge: self.ridge, gram, caution: None };
         improving.set_ridge(self.ridge, self.pessimism)?;
         Ok(improving)
+    }
+
+    /// The problem of these rows.
+    ///
+    /// # Errors
+    /// When the sampling is not `mean`.
+    pub fn field_of(&self, improving: Improving, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        if sampling.kind != Law::Mean {
+            let what = "iid or markov, and policies are improved with means over all logged rows";
+            return Err(Error::new("sampling.kind", what, "mean"));
+        }
+        field(improving, sampling, isa, true)
+    }
+
+    /// The memory of the problem on these logs.
+    ///
+    /// # Errors
+    /// When there are too many features of all actions.
+    pub fn memory_of(&self, logs: &Surveyed, map: &FeatureMap, threads: usize) -> Result<MemoryEstimate> {
+        self.check_features(map)?;
+        let (agents, m) = (logs.facts.len() as f64, map.len() as f64);
+        let d = m * self.actions.len() as f64;
+        // A row that is cut off has a state of its own besides the next state of the row before.
+        let bytes = |rows: f64, cut: f64| 8.0 * m * (rows + cut) + 24.0 * rows;
+        let total = logs.transitions() as f64;
+        let rows = bytes(total, logs.facts.iter().map(|log| log.cut_off as f64).sum());
+        let kept = rows + (agents + 1.0) * memory::matrix(d, d);
+        // Each thread sums one agent's rows, sorted by their actions.
+        let most = logs.facts.iter().map(|log| log.transitions).max().unwrap_or(0) as f64;
+        let at_work = (threads as f64).min(agents).max(1.0);
+        let k = map.columns().len() as f64;
+        let held: f64 = logs.held.iter().map(|log| (16.0 * k + 37.0) * log.len() as f64).sum();
+        let peak = kept + at_work * (24.0 * most + 3.0 * memory::matrix(m, 256.0) + memory::matrix(d, d)) + 2.0 * held;
+        let text = format!("{}, {total} transitions, {} actions, d = {d}", memory::agents(logs.facts.len()), self.actions.len());
+        Ok(MemoryEstimate::new((peak, kept), text))
     }
 }
 
@@ -230,43 +266,23 @@ impl ProblemSettings for Improvement {
     }
 
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-        if sampling.kind != Law::Mean {
-            let what = "iid or markov, and policies are improved with means over all logged rows";
-            return Err(Error::new("sampling.kind", what, "mean"));
-        }
         let logs = self.survey(files)?;
         let map = self.map(&logs)?;
-        field(self.agents(&logs, &map)?, sampling, isa, true)
+        self.field_of(self.agents(&logs, &map)?, sampling, isa)
     }
 
     fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         let logs = self.survey(files)?;
-        let map = logs.map(&self.features, &self.ranges)?;
-        self.check_features(&map)?;
-        let (agents, m) = (logs.facts.len() as f64, map.len() as f64);
-        let d = m * self.actions.len() as f64;
-        // A row that is cut off has a state of its own besides the next state of the row before.
-        let bytes = |rows: f64, cut: f64| 8.0 * m * (rows + cut) + 24.0 * rows;
-        let total = logs.transitions() as f64;
-        let rows = bytes(total, logs.facts.iter().map(|log| log.cut_off as f64).sum());
-        let kept = rows + (agents + 1.0) * memory::matrix(d, d);
-        // Each thread sums one agent's rows, sorted by their actions.
-        let most = logs.facts.iter().map(|log| log.transitions).max().unwrap_or(0) as f64;
-        let at_work = (threads as f64).min(agents).max(1.0);
-        let k = map.columns().len() as f64;
-        let held: f64 = logs.held.iter().map(|log| (16.0 * k + 37.0) * log.len() as f64).sum();
-        let peak = kept + at_work * (16.0 * most + 3.0 * memory::matrix(m, 256.0) + memory::matrix(d, d)) + 2.0 * held;
-        let text = format!("{}, {total} transitions, {} actions, d = {d}", memory::agents(logs.facts.len()), self.actions.len());
-        Ok(MemoryEstimate::new((peak, kept), text))
+        self.memory_of(&logs, &logs.map(&self.features, &self.ranges)?, threads)
     }
 }
 
-/// Agents that improve a policy from their logged rows.
-#[derive(Debug)]
+/// Agents that improve a policy from their logged rows. Clones share the rows.
+#[derive(Debug, Clone)]
 pub struct Improving {
-    agents: Vec<ActionLog>,
+    agents: Arc<Vec<ActionLog>>,
     /// `G_c` without the ridge, and `b_c`.
-    fits: Vec<System>,
+    fits: Arc<Vec<System>>,
     weights: Vec<f64>,
     gamma: f64,
     ridge: f64,
@@ -488,7 +504,7 @@ impl Improving {
             Pessimism::LowerBound(_) => Some(Caution { rule: pessimism, sigma: self.residual_deviation()?, coverage: self.coverage()? }),
         };
         let caution = self.caution.as_ref();
-        self.agents.iter_mut().for_each(|agent| agent.set_caution(caution));
+        Arc::make_mut(&mut self.agents).iter_mut().for_each(|agent| agent.set_caution(caution));
         Ok(())
     }
 
@@ -535,12 +551,16 @@ impl Improving {
 
     /// The rows of all agents behind pairs of a state and an action. G has a block of m x m numbers for each action.
     ///
+    /// The ridge stands for rows that nobody logged, `n EPS / |psi|^2` of them. In large logs these would hide that an action was never taken:
+    /// a ridge of more than a tenth of a row counts as a tenth.
+    ///
     /// # Errors
     /// When it is not finite.
     pub fn coverage(&self) -> Result<Coverage> {
         let (m, n) = (self.agents[0].features(), self.agents.iter().map(ActionLog::len).sum::<usize>() as f64);
-        // Pairs in directions without rows have none behind them, without a ridge too.
-        let ridge = self.ridge + 1e-12 * self.mean_square();
+        let mean_square = self.mean_square();
+        // The mean of |psi|^2 is d times that of a component. Pairs in directions without rows have none behind them, without a ridge too.
+        let ridge = self.ridge.min(0.1 * self.dim() as f64 * mean_square / n) + 1e-12 * mean_square;
         let of = |at: usize| {
             let mut g = faer::Scale(n) * self.gram.submatrix(at, at, m, m);
             add_ridge(&mut g, n * ridge);

@@ -249,7 +249,6 @@ fn operators_and_systems_are_their_slow_twins() {
     }
 }
 
-/// Targets that avoid rare actions are those of the formulas, in plain loops over all agents' rows.
 /// The standard deviation of the temporal differences with logged next actions, in plain loops.
 fn deviation(logs: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64]) -> f64 {
     let (mut squares, mut used) = (0.0, 0);
@@ -267,6 +266,7 @@ fn deviation(logs: &[Log], map: &FeatureMap, gamma: f64, theta: &[f64]) -> f64 {
     (squares / (used - theta.len()) as f64).sqrt()
 }
 
+/// Targets that avoid rare actions are those of the formulas, in plain loops over all agents' rows.
 #[test]
 fn pessimistic_targets_are_their_slow_twins() {
     let (logs, gamma, ridge) = (mixed(), 0.8, 0.03);
@@ -287,7 +287,8 @@ fn pessimistic_targets_are_their_slow_twins() {
             let x = psi(&map, state, *action);
             (0..d).for_each(|k| (0..d).for_each(|l| sum[(k, l)] += x[k] * x[l]));
         }
-        add_ridge(&mut sum, n * ridge);
+        let tenth_of_a_row = 0.1 * (0..d).map(|k| sum[(k, k)]).sum::<f64>() / n;
+        add_ridge(&mut sum, tenth_of_a_row.min(n * ridge));
         let h = |state: &[f64], action: usize| {
             let x = psi(&map, state, action);
             dot(&x, &linalg::solve(&sum, &x).unwrap())
@@ -324,6 +325,22 @@ fn pessimistic_targets_are_their_slow_twins() {
             }
         }
         assert!(changed > 10, "{rule}: {changed}");
+    }
+}
+
+/// An action that nobody took has no row behind it, whatever the ridge.
+#[test]
+fn a_ridge_does_not_hide_that_an_action_was_never_taken() {
+    let mut logs = mixed();
+    logs.iter_mut().for_each(|log| log.actions.as_mut().unwrap().taken.fill(0));
+    let settings = mixed_settings().with_ridge(10.0);
+    let surveyed = settings.survey(&Given(logs.clone())).unwrap();
+    let map = settings.map(&surveyed).unwrap();
+    let coverage = settings.agents(&surveyed, &map).unwrap().coverage().unwrap();
+    for i in 0..logs[0].len() {
+        let mut phi = vec![0.0; map.len()];
+        map.eval(logs[0].state(i), &mut phi);
+        assert!(coverage.h(&phi, 1) > 1.0 && coverage.h(&phi, 0) < 1.0, "{i}");
     }
 }
 

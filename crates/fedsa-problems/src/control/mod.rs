@@ -14,6 +14,7 @@
 //! | `returns` | returns of softmax policies, with their gradients and Hessians |
 //! | [`policy_gradient`] | the problem `policy-gradient`; `policy_gradient_root` finds its roots |
 //! | [`sarsa`] | the problem `sarsa`; `sarsa_root` finds its roots, `sarsa_step` draws its steps, `sarsa_systems` has its systems |
+//! | `root_search` | what both searches for roots share |
 
 pub mod action_log;
 pub mod action_values;
@@ -27,6 +28,7 @@ pub(crate) mod policy;
 pub mod policy_gradient;
 mod policy_gradient_root;
 mod returns;
+mod root_search;
 pub mod sarsa;
 mod sarsa_root;
 mod sarsa_step;

@@ -1,7 +1,8 @@
 //! Lower values of actions that few rows are behind.
 //!
 //! The greedy action of fitted values prefers actions whose values are too high by chance, and those are the actions that the logs hardly know.
-//! `1 / h(s, a)` rows are behind a pair, with `h = psi(s, a)^T (n (G + EPS I))^-1 psi(s, a)` and the n rows of all agents. A pessimistic policy
+//! `1 / h(s, a)` rows are behind a pair, with `h = psi(s, a)^T (n (G + EPS I))^-1 psi(s, a)`, the n rows of all agents, and a small EPS
+//! ([`Improving::coverage`](super::improvement::Improving::coverage)). A pessimistic policy
 //! takes the action of the largest `q(s, a) - less(s, a)`, in targets too:
 //!
 //! ```text
@@ -77,7 +78,11 @@ impl schemars::JsonSchema for Pessimism {
         "Pessimism".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^(none|(lcb|support):.+)$" })
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^(none|(lcb|support):[+]?[0-9.]+([eE][+-]?[0-9]+)?)$",
+            "description": "none; lcb:KAPPA lowers values by KAPPA standard errors; support:ROWS takes only actions with so many rows behind them"
+        })
     }
 }
 

@@ -14,6 +14,7 @@
 use faer::Mat;
 
 use super::returns::Returns;
+use super::root_search::{LEAST_SHARE, damped, distinct};
 use fedsa::cancel::Cancel;
 use fedsa::linalg;
 use fedsa::problem::newton::CERTIFIED;
@@ -28,11 +29,8 @@ const MORE: i32 = 6;
 const LESS: i32 = 7;
 const ITERATIONS: usize = 1000;
 const NEWTON_STEPS: usize = 50;
-/// The w from random points, and the least one.
+/// The w from random points.
 const RANDOM_SHARE: f64 = 0.25;
-const LEAST_SHARE: f64 = 1e-4;
-/// Roots are different if they are further apart than this, relative to their size.
-const APART: f64 = 1e-6;
 /// Eigenvalues of the Jacobian up to this share of the largest one are 0 to rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -92,29 +90,13 @@ fn mean_jacobian(returns: &Returns, weights: &[f64], theta: &[f64]) -> Mat<f64> 
 }
 
 /// The root that natural steps and then Newton's method reach from a start, with this w at first.
-fn settled(returns: &Returns, weights: &[f64], mut theta: Vec<f64>, mut share: f64, cancel: &Cancel) -> Option<Vec<f64>> {
-    let (mut least, mut since) = (f64::INFINITY, 0);
-    let steps = if returns.entropy > 0.0 { ITERATIONS } else { 0 };
-    for _ in 0..steps {
-        let Point { natural, residual, scale, .. } = at(returns, weights, &theta);
-        if cancel.is_cancelled() || !residual.is_finite() {
-            return None;
-        }
-        if residual <= CERTIFIED * scale {
-            return Some(theta);
-        }
-        if residual < least {
-            (least, since) = (residual, 0);
-        } else {
-            since += 1;
-        }
-        if since == 10 {
-            (share, least, since) = (0.5 * share, residual, 0);
-        }
-        if share < LEAST_SHARE {
-            break;
-        }
-        linalg::add_scaled(&mut theta, share / returns.entropy, &natural);
+fn settled(returns: &Returns, weights: &[f64], mut theta: Vec<f64>, share: f64, cancel: &Cancel) -> Option<Vec<f64>> {
+    if returns.entropy > 0.0 {
+        let shares = [share, LEAST_SHARE].map(|w| w / returns.entropy);
+        theta = damped(theta, shares, ITERATIONS, CERTIFIED, cancel, |theta| {
+            let Point { natural, residual, scale, .. } = at(returns, weights, theta);
+            (residual, scale, move || Some(natural))
+        })?;
     }
     for _ in 0..NEWTON_STEPS {
         let Point { g, residual, scale, .. } = at(returns, weights, &theta);
@@ -183,13 +165,7 @@ pub(super) fn search(returns: &Returns, weights: &[f64], cancel: &Cancel) -> Res
         let less = |k: usize| (1 + k as i32 / 2..=LESS).map(|k| reach * 4f64.powi(-k));
         (0..=RANDOM + 1).filter_map(|k| climbed(returns, weights, start(k), share(k), less(k), cancel)).collect()
     };
-    let mut roots: Vec<Vec<f64>> = Vec::new();
-    for root in found {
-        let is_new = |old: &Vec<f64>| linalg::distance_sq(old, &root).sqrt() > APART * (1.0 + linalg::norm(&root));
-        if roots.iter().all(is_new) {
-            roots.push(root);
-        }
-    }
+    let mut roots = distinct(found);
     let (starts, found) = (RANDOM as u32 + 2, roots.len() as u32);
     roots.retain(|root| is_stable(returns, weights, root));
     let stable = roots.len() as u32;

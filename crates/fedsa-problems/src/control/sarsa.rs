@@ -181,6 +181,15 @@ impl Sarsa {
         SoftPolicy { temperature: self.temperature, exploration: self.exploration }
     }
 
+    /// The environments that are drawn, or those of the file.
+    fn given(&self, files: &dyn Files) -> Result<Drawn> {
+        let Some(path) = &self.path else { return self.drawn(files.cancel()) };
+        read(&files.arrays(path)?).map_err(|e| {
+            let what = format!("{path}: {e}");
+            e.saying(what).about("path")
+        })
+    }
+
     /// The environments that are drawn, with the features.
     fn drawn(&self, cancel: &Cancel) -> Result<Drawn> {
         let (garnet, pairs) = (self.garnet(), self.states * self.actions);
@@ -249,13 +258,7 @@ impl ProblemSettings for Sarsa {
 
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
-        let Drawn { kinds, rows, gamma } = match &self.path {
-            None => self.drawn(files.cancel())?,
-            Some(path) => read(&files.arrays(path)?).map_err(|e| {
-                let what = format!("{path}: {e}");
-                e.saying(what).about("path")
-            })?,
-        };
+        let Drawn { kinds, rows, gamma } = self.given(files)?;
         let (states, is_frozen) = (kinds[0].states, self.improve_every == ImproveEvery::Round);
         if let ChainStart::State(s) = sampling.start {
             require((s as usize) < states, "start", s, &format!("a state below {states}")).map_err(|e| e.inside("sampling"))?;
@@ -273,17 +276,13 @@ impl ProblemSettings for Sarsa {
 
     fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         self.check()?;
-        let (kinds, n, pairs, moves, d) = match &self.path {
-            None => {
-                let garnet = self.garnet();
-                let pairs = self.states * self.actions;
-                (garnet.kinds(&garnet.plan()), self.states, pairs, pairs * self.branching, self.features.unwrap_or(pairs))
-            }
-            Some(path) => {
-                let Drawn { kinds, rows, .. } = read(&files.arrays(path)?)?;
-                let moves = kinds.iter().map(|kind| kind.moves_in_all()).max().unwrap_or(0);
-                (kinds.len(), kinds[0].states, kinds[0].pairs(), moves, rows.dim())
-            }
+        let (kinds, n, pairs, moves, d) = if self.path.is_some() {
+            let Drawn { kinds, rows, .. } = self.given(files)?;
+            let moves = kinds.iter().map(Environment::moves_in_all).max().unwrap_or(0);
+            (kinds.len(), kinds[0].states, kinds[0].pairs(), moves, rows.dim())
+        } else {
+            let (garnet, pairs) = (self.garnet(), self.states * self.actions);
+            (garnet.kinds(&garnet.plan()), self.states, pairs, pairs * self.branching, self.features.unwrap_or(pairs))
         };
         let (kinds, n, pairs, moves, d) = (kinds as f64, n as f64, pairs as f64, moves as f64, d as f64);
         let kept = kinds * (20.0 * moves + 16.0 * pairs + 40.0 * n) + memory::vectors(pairs, d) + 8.0 * self.agents as f64;

@@ -8,6 +8,7 @@
 use faer::Mat;
 
 use super::learners::{Behaviour, Learners};
+use super::root_search::{LEAST_SHARE, damped, distinct};
 use super::sarsa_systems::add_system;
 use fedsa::cancel::Cancel;
 use fedsa::linalg;
@@ -20,10 +21,6 @@ const RANDOM: u32 = 6;
 const TEMPERATURES: i32 = 6;
 const ITERATIONS: usize = 2000;
 const NEWTON_STEPS: usize = 50;
-/// Halvings of w.
-const LEAST_SHARE: f64 = 1e-4;
-/// Roots are different if they are further apart than this, relative to their size.
-const APART: f64 = 1e-6;
 
 /// `gbar` of all agents at theta, with its scale `||b|| + ||A theta||`, and the system `A`.
 fn system(agents: &Learners, theta: &[f64]) -> (Mat<f64>, Vec<f64>, f64) {
@@ -100,30 +97,11 @@ fn mean_jacobian(agents: &Learners, theta: &[f64]) -> Mat<f64> {
 }
 
 /// The root that soft policy iterations and then Newton's method reach from a start.
-fn settled(agents: &Learners, mut theta: Vec<f64>, cancel: &Cancel) -> Option<Vec<f64>> {
-    let (mut share, mut least, mut since) = (1.0, f64::INFINITY, 0);
-    for _ in 0..ITERATIONS {
-        let (a, g, scale) = system(agents, &theta);
-        let residual = linalg::norm(&g);
-        if cancel.is_cancelled() || !residual.is_finite() {
-            return None;
-        }
-        if residual <= CERTIFIED * scale {
-            return Some(theta);
-        }
-        if residual < least {
-            (least, since) = (residual, 0);
-        } else {
-            since += 1;
-        }
-        if since == 10 {
-            (share, since) = (0.5 * share, 0);
-        }
-        if share < LEAST_SHARE || residual <= 1e-8 * scale {
-            break;
-        }
-        linalg::add_scaled(&mut theta, share, &linalg::solve(&a, &g).ok()?);
-    }
+fn settled(agents: &Learners, theta: Vec<f64>, cancel: &Cancel) -> Option<Vec<f64>> {
+    let mut theta = damped(theta, [1.0, LEAST_SHARE], ITERATIONS, 1e-8, cancel, |theta| {
+        let (a, g, scale) = system(agents, theta);
+        (linalg::norm(&g), scale, move || linalg::solve(&a, &g).ok())
+    })?;
     for _ in 0..NEWTON_STEPS {
         let (_, g, scale) = system(agents, &theta);
         if linalg::norm(&g) <= CERTIFIED * scale {
@@ -167,15 +145,8 @@ pub(super) fn search(agents: &Learners, cancel: &Cancel) -> Result<Root, String>
     }
     starts.push(warm);
     starts.extend((0..RANDOM).map(|_| (0..d).map(|_| reach * (2.0 * draws.uniform() - 1.0)).collect()));
-    let mut roots: Vec<Vec<f64>> = Vec::new();
     let count = starts.len() as u32;
-    for start in starts {
-        let Some(root) = settled(agents, start, cancel) else { continue };
-        let is_new = |old: &Vec<f64>| linalg::distance_sq(old, &root).sqrt() > APART * (1.0 + linalg::norm(&root));
-        if roots.iter().all(is_new) {
-            roots.push(root);
-        }
-    }
+    let mut roots = distinct(starts.into_iter().filter_map(|start| settled(agents, start, cancel)));
     let stable: Vec<bool> = roots.iter().map(|root| is_stable(agents, root)).collect();
     let found = roots.len() as u32;
     match stable.iter().position(|stable| *stable) {

@@ -3,7 +3,7 @@
 //! Such a policy gives each transition the probabilities of all actions in the state and in the next state, and an importance ratio, if the
 //! log has the probability of the taken action under the policy that acted.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result, quoted};
@@ -30,6 +30,10 @@ pub trait KnownPolicy: Send + Sync {
     /// The hashes of the episodes from which it was found ([`episode_hashes`]), without those that occurred twice: they are of episodes that
     /// many logs have. Values of the episodes of the fit would be too good.
     fn training(&self) -> &HashSet<String>;
+    /// The discount factor of the values that it follows, if it is known.
+    fn gamma(&self) -> Option<f64>;
+    /// The names of columns in the files of its logs, by their names in logs; empty if they were the same.
+    fn file_columns(&self) -> &BTreeMap<String, String>;
 }
 
 /// The log with the probabilities of this policy and importance ratios, if it has the probabilities of the policy that acted.

@@ -72,12 +72,10 @@ impl Forecast {
         Self::is_undisturbed(&round)?;
         let drift = if self.sampling.kind == Law::Mean { self.shape.drift } else { of.drift_of_theta(&round) };
         let (rule, correction) = match drift {
-            Drift::GlobalMemory { fresh } => (MarkovRule::FedHsa, fresh.max(1)),
+            // Along a trajectory samples depend on each other: the formulas hold if the correction has the sample of the first step.
+            Drift::GlobalMemory { fresh } if self.sampling.kind != Law::Markov => (MarkovRule::FedHsa, fresh.max(1)),
             drift => (rule_of(drift)?, 1),
         };
-        if correction > 1 && self.sampling.kind == Law::Markov {
-            return Err(unknown("the covariance of several samples of a correction along a trajectory"));
-        }
         let order = Near::new(&*self.field)?.leading_order(self.sampling, &round.setting, rule, correction)?;
         Ok((order, round.setting.step_size))
     }

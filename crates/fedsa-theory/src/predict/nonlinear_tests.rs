@@ -12,6 +12,7 @@ use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::sampling::Sampling;
 use fedsa_methods::fedhsa::FedHsa;
+use fedsa_methods::fedlin::FedLin;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
 use fedsa_problems::control::sarsa::{ImproveEvery, NextAction, Sarsa};
@@ -124,6 +125,18 @@ fn parts_add_up_to_the_floor() {
     is_near(parts.floor, floor.mse(), 1e-12);
     is_near(parts.bias + parts.samples.unwrap() + mixing, parts.floor, 1e-12);
     assert!(parts.bias > 0.0 && mixing != 0.0 && (parts.link, parts.participation) == (None, None), "{parts:?}");
+}
+
+/// The correction of FedLin has a sample of its own, and not that of the first step.
+#[test]
+fn corrections_with_samples_of_their_own_have_no_floor_along_trajectories() {
+    let floor = |law, shape| Forecast::new(&s1(2, law, NextAction::Carry, ImproveEvery::Step), shape).leading_order_floor();
+    for shape in [FedLin::new(0.02, 5).shape(), FedHsa::new(0.02, 5).with_correction_batch(3).shape()] {
+        let why = floor(Law::Markov, shape.clone()).unwrap_err().to_string();
+        assert!(why.contains("a sample of its own"), "{why}");
+        floor(Law::Iid, shape).unwrap();
+    }
+    floor(Law::Markov, FedHsa::new(0.02, 5).shape()).unwrap();
 }
 
 /// With one local step the policy of the round is that of the step.
