@@ -291,8 +291,8 @@ class PolicyImprovement(Parameters):
     gamma : float
         Discount factor; 1 only if every episode terminates. By default ``0.99``.
     ridge : float or None
-        EPS I is added to the matrix of the fit; by default the one whose policy has the best value on
-        held-out episodes.
+        EPS I is added to the matrix of the fit. By default held-out episodes choose it, or it is 1e-4 times
+        the mean square of a feature if no policy is surely better than the one that acted.
     pessimism : str
         Avoid actions that few rows are behind: none, lcb:KAPPA (values less KAPPA standard errors) or
         support:ROWS (only actions with so many rows behind them). By default ``'none'``.
@@ -494,7 +494,7 @@ class PolicyImprovement(Parameters):
         return self._require_fitted().probabilities(states, soften)
 
     def value(self) -> ImprovedValue:
-        """Return the value of the new policy on held-out episodes, beside that of the policy that acted.
+        """Return the values of the new policy and of the one that acted, on held-out episodes.
 
         Returns
         -------

@@ -27,7 +27,7 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
         ["Theory", "Limits", "StableStep", "Target", "Change", "Curve", "Accuracy", "Unknown", "Tuning", "Check"],
     ),
     ("Value functions", fedsa, ["ValueFunction", "PolicyValue", "ValueEstimate", "Spending"]),
-    ("Policies", fedsa, ["PolicyImprovement", "ActionValueFunction", "ImprovedValue"]),
+    ("Policies", fedsa, ["PolicyImprovement", "ActionValueFunction"]),
     ("Recordings: `fedsa.gym`", gym, list(gym.__all__)),
     ("Regression and classification", fedsa, ["FederatedClassifier", "FederatedRegressor", "Inference"]),
     ("Calls", fedsa, ["Progress", "CancelToken", "set_threads", "get_threads"]),

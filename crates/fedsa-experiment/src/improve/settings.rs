@@ -71,8 +71,8 @@ pub struct ImproveSettings {
     #[arg(long, value_name = "GAMMA", help_heading = options::MODEL, default_value_t = 0.99)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// EPS I is added to the matrix of the fit; by default the one whose policy has the best value on held-out episodes, or the usual one,
-    /// 1e-4 times the mean square of a feature, if no policy is surely better than the one that acted
+    /// EPS I is added to the matrix of the fit. By default held-out episodes choose it, or it is 1e-4 times the mean square of a feature if no
+    /// policy is surely better than the one that acted
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
