@@ -514,3 +514,7 @@ def test_agents_find_the_policy_of_one_process(tmp_path: Path, options: tuple[st
     local, there = (fedsa.ActionValueFunction.load(tmp_path / name) for name in ("local", "out"))
     assert there.weights_ == pytest.approx(local.weights_, rel=1e-9) and there.actions_ == ["left", "right"]
     assert there.greedy([[0.3], [0.8]]).tolist() == [1, 1]
+    of_program, of_server = (json.loads((tmp_path / name / "policy.json").read_text()) for name in ("local", "out"))
+    for key in ("actions", "columns", "ending", "feature_map", "gamma", "method", "ranges", "ridge"):
+        assert of_server[key] == of_program[key], key
+    assert [one["transitions"] for one in of_server["agents"]] == [one["transitions"] for one in of_program["agents"]]

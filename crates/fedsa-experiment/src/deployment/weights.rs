@@ -5,6 +5,7 @@
 
 use fedsa::enrolment::Membership;
 use fedsa::error::Result;
+use fedsa_problems::control::improvement::PolicyEnding;
 use fedsa_problems::features::FeatureMap;
 use fedsa_problems::logs::replay::Logs;
 use fedsa_problems::rows::preparation::Prepared;
@@ -17,7 +18,7 @@ use super::levels::{self, no_form};
 use super::{Deployment, Source, improvement_of, logs_of};
 use crate::evaluate::NAMED;
 use crate::fit::{self, model};
-use crate::improve::POLICY;
+use crate::improve::{POLICY, ending_name};
 use crate::outcome::Outcome;
 use crate::results::{SeedResult, paid};
 use crate::run::Ran;
@@ -43,14 +44,13 @@ impl Deployment {
         let (planned, members) = (&ran.plan.cells[0], membership.members());
         // Files of evaluations list the agents, files of fits count them.
         let agents = match self.source {
-            Source::Logs => json!(members.iter().map(|one| json!({ "name": one.sender, "rows": one.rows })).collect::<Vec<_>>()),
+            Source::Logs => json!(members.iter().map(|one| json!({ "name": one.sender, "transitions": one.rows })).collect::<Vec<_>>()),
             _ => json!(members.len()),
         };
         let residual = result.rows.iter().rev().find_map(|row| row.seen.residual);
         let common = json!({
             "agents": agents,
-            "method": planned.method.label,
-            "outcome": if found.inference.is_some() { Outcome::Converged } else { result.outcome(&planned.run.stop) }.name(),
+            "method": planned.method.kind,
             "rounds": counted("round"),
             "exchanges": counted("exchanges"),
             "vectors_up": counted("vectors_up"),
@@ -60,6 +60,11 @@ impl Deployment {
             "gradient_norm": found.gradient_norm.or(residual),
         });
         weights.as_object_mut().expect("an object").extend(common.as_object().cloned().expect("an object"));
+        let outcome = if found.inference.is_some() { Outcome::Converged } else { result.outcome(&planned.run.stop) };
+        match weights["actions"].is_null() {
+            true => weights["outcome"] = json!(outcome.name()),
+            false => weights["ending"] = json!(ending_name(ending(outcome))),
+        }
         Ok(Some(weights))
     }
 
@@ -87,7 +92,7 @@ impl Deployment {
         let d = map.len() * actions.as_ref().map_or(1, Vec::len);
         let (theta, auxiliary) = result.theta.split_at(d.min(result.theta.len()));
         let numbers = |theta: &[f64]| theta.iter().map(|x| finite(*x)).collect::<Vec<_>>();
-        Ok(json!({
+        let mut weights = json!({
             "format": 1,
             "actions": actions,
             "features": (map.len() <= NAMED).then(|| map.names()),
@@ -96,12 +101,15 @@ impl Deployment {
             "file_columns": Some(&logs.columns).filter(|columns| !columns.is_empty()),
             "ranges": map.ranges(),
             "gamma": logs.gamma,
-            "lambda": logs.lambda,
-            "operator": logs.operator,
             "ridge": logs.ridge,
             "theta": numbers(theta),
-            "auxiliary": Some(auxiliary).filter(|u| !u.is_empty()).map(numbers),
-        }))
+        });
+        if actions.is_none() {
+            weights["lambda"] = json!(logs.lambda);
+            weights["operator"] = json!(logs.operator);
+            weights["auxiliary"] = json!(Some(auxiliary).filter(|u| !u.is_empty()).map(numbers));
+        }
+        Ok(weights)
     }
 
     /// The features of the agents' states, from the columns of all.
@@ -112,6 +120,15 @@ impl Deployment {
         let seen: Vec<(f64, f64)> = form.columns.iter().map(|name| range(name).unwrap_or_default()).collect();
         let map = FeatureMap::new(&logs.features, &form.columns, &logs.features.ranges(&form.columns, &seen, &logs.ranges)?)?;
         Ok((logs, map))
+    }
+}
+
+/// How policy iteration ended, as far as the rounds of a server show: a cycle does not settle.
+fn ending(outcome: Outcome) -> PolicyEnding {
+    match outcome {
+        Outcome::Converged => PolicyEnding::Settled,
+        Outcome::Diverged { .. } => PolicyEnding::Diverged,
+        _ => PolicyEnding::Unsettled,
     }
 }
 

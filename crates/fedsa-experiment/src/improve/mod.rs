@@ -44,6 +44,7 @@ use crate::run::{Job, RunOutcome, RunSettings};
 pub use improved::{Improved, POLICY};
 pub use ridge::{RidgeChoice, RidgeReason, TriedRidge};
 pub use settings::{ImproveMethod, ImproveSettings};
+pub(crate) use tables::ending_name;
 
 /// Reads the logs and finds a policy, without writing files.
 ///

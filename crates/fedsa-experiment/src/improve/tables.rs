@@ -11,7 +11,7 @@ use crate::numbers;
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 
 /// The ending in files.
-pub(super) fn ending_name(ending: PolicyEnding) -> &'static str {
+pub(crate) fn ending_name(ending: PolicyEnding) -> &'static str {
     match ending {
         PolicyEnding::Settled => "settled",
         PolicyEnding::Cycle(_) => "cycle",

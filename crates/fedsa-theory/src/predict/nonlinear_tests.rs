@@ -132,7 +132,7 @@ fn parts_add_up_to_the_floor() {
 fn corrections_with_samples_of_their_own_have_no_floor_along_trajectories() {
     let floor = |law, shape| Forecast::new(&s1(2, law, NextAction::Carry, ImproveEvery::Step), shape).leading_order_floor();
     for shape in [FedLin::new(0.02, 5).shape(), FedHsa::new(0.02, 5).with_correction_batch(3).shape()] {
-        let why = floor(Law::Markov, shape.clone()).unwrap_err().to_string();
+        let why = floor(Law::Markov, shape).unwrap_err().to_string();
         assert!(why.contains("a sample of its own"), "{why}");
         floor(Law::Iid, shape).unwrap();
     }
