@@ -44,8 +44,7 @@ pub fn improve(args: &ImproveArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
         log::info!("writing {}", out.display());
         improved.write()?;
-        let (status, notes) = finished(&improved.ran, out, common, false);
-        Ok((status, notes))
+        Ok(finished(&improved.ran, out, common, false))
     })?;
     Ok(status)
 }

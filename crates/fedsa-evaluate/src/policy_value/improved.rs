@@ -103,8 +103,8 @@ impl ImprovedValue {
         self.is_impossible() || self.difference.low.is_nan() || self.difference.low <= 0.0
     }
 
-    /// What decides between policies, the larger the better: first those that are surely better than the one that acted, then those with a
-    /// possible value, then the low end of the interval, because the largest of several uncertain values is often the luckiest.
+    /// The order of policies; the larger rank is better. A policy that is surely better than the one that acted comes first, then one with a
+    /// possible value. Within these the low end of the interval decides: the largest of several uncertain values is often the luckiest.
     pub fn rank(&self) -> (bool, bool, f64) {
         let low = Some(self.new.all.low).filter(|low| low.is_finite()).unwrap_or(f64::NEG_INFINITY);
         (!self.may_be_worse(), !self.is_impossible(), low)

@@ -551,8 +551,8 @@ impl Improving {
 
     /// The rows of all agents behind pairs of a state and an action. G has a block of m x m numbers for each action.
     ///
-    /// The ridge stands for rows that nobody logged, `n EPS / |psi|^2` of them. In large logs these would hide that an action was never taken:
-    /// a ridge of more than a tenth of a row counts as a tenth.
+    /// A ridge adds as much to h as `n EPS / |psi|^2` rows. In large logs this would hide that nobody took an action. So a ridge counts as at
+    /// most a tenth of a row.
     ///
     /// # Errors
     /// When it is not finite.

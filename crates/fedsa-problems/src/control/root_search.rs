@@ -1,4 +1,4 @@
-//! What the searches for roots of SARSA and of policy gradients share.
+//! Parts of the searches for roots of SARSA and of policy gradients.
 
 use fedsa::cancel::Cancel;
 use fedsa::linalg;
