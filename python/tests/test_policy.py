@@ -214,7 +214,10 @@ def test_policies_are_functions_and_have_values() -> None:
 
 def test_policies_have_pictures() -> None:
     found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:2").fit([walks(0.2, 3)])
-    assert "number of the chosen action" in found.plot().svg and "held-out" in found.plot("ridges").svg
+    ridges = found.plot("ridges").svg
+    assert "number of the chosen action" in found.plot().svg and "held-out" in ridges
+    # The band of the intervals.
+    assert "fill-opacity" in ridges
     with pytest.raises(NotAvailable):
         pickle.loads(pickle.dumps(found)).plot()
     with pytest.raises(InputError, match="policy, ridges"):

@@ -82,7 +82,7 @@ pub struct PlottedCurve {
     pub color: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Lower and upper edge at each `x`, shaded; for points, a bar at each.
+    /// Lower and upper edge at each `x`, shaded where `x` rises; for points, a bar at each.
     pub band: Option<(Vec<f64>, Vec<f64>)>,
     pub style: Style,
 }

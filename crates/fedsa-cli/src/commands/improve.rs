@@ -7,7 +7,7 @@ use fedsa::error::Error;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
-use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch, RidgeReason};
+use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch, RidgeReason, value_in_words};
 use fedsa_experiment::numbers;
 use fedsa_problems::logs::log::Log;
 
@@ -94,14 +94,8 @@ fn report(improved: &Improved) -> Vec<String> {
     let first = match &improved.value {
         None => "WHETHER THE NEW POLICY IS BETTER IS NOT KNOWN: no held-out episode has a value".to_string(),
         Some(value) if value.is_impossible() => "THE NEW POLICY MAY BE WORSE: its value on held-out episodes is impossible".into(),
-        Some(_) => {
-            let difference = improved.value_in_words().unwrap_or_default();
-            if improved.may_be_worse() {
-                format!("THE NEW POLICY MAY BE WORSE: {difference}")
-            } else {
-                format!("a better policy: {difference}")
-            }
-        }
+        Some(value) if value.may_be_worse() => format!("THE NEW POLICY MAY BE WORSE: {}", value_in_words(value)),
+        Some(value) => format!("a better policy: {}", value_in_words(value)),
     };
     let result = &improved.ran.results.cells[0][0];
     let (rounds, bits) = result.rows.last().map_or((0, 0), |row| (row.round, row.ledger.bits_up + row.ledger.bits_down));

@@ -135,11 +135,6 @@ impl Improved {
         self.value.as_ref().is_none_or(ImprovedValue::may_be_worse)
     }
 
-    /// The value of the policy beside that of the policy that acted, in words; `None` if it is not known.
-    pub fn value_in_words(&self) -> Option<String> {
-        self.value.as_ref().map(notes::beside)
-    }
-
     /// The report: the run, the value of the policy, and the ridges that were tried.
     pub fn summary(&self) -> Summary {
         let mut summary = self.ran.summary();

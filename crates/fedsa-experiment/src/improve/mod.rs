@@ -42,6 +42,7 @@ use crate::output;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use improved::{Improved, POLICY};
+pub use notes::value_in_words;
 pub use ridge::{RidgeChoice, RidgeReason, TriedRidge};
 pub use settings::{ImproveMethod, ImproveSettings};
 pub(crate) use tables::ending_name;

@@ -1,7 +1,7 @@
 //! Notes on a policy.
 
 use fedsa::note::{Note, NoteCode};
-use fedsa_evaluate::policy_value::FEWEST_EPISODES;
+use fedsa_evaluate::policy_value::{FEWEST_EPISODES, PossibleValues};
 use fedsa_evaluate::policy_value::improved::{ImprovedValue, NoWeights};
 use fedsa_problems::control::improvement::PolicyEnding;
 
@@ -53,14 +53,20 @@ pub(super) fn of(data: &ImproveData, ending: PolicyEnding, value: Option<&Improv
     notes
 }
 
-/// The value of a policy beside that of the policy that acted, in words.
-pub(super) fn beside(value: &ImprovedValue) -> String {
+/// The values that rewards allow, in words.
+pub(super) fn allowed(possible: PossibleValues) -> String {
+    format!("rewards allow {} to {}", number(possible.low), number(possible.high))
+}
+
+/// The value of a new policy beside the value of the policy that acted, in words.
+pub fn value_in_words(value: &ImprovedValue) -> String {
     let [new, acted] = [&value.new, &value.acted].map(|table| number(table.all.estimate));
     let interval = match (value.difference.low, value.difference.high) {
         (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
         _ => "a difference of unknown error".into(),
     };
-    format!("value {new} on held-out episodes beside {acted}, {interval}")
+    let beyond = if value.possible.allow(value.new.all.estimate) { String::new() } else { format!(" ({})", allowed(value.possible)) };
+    format!("value {new}{beyond} on held-out episodes beside {acted}, {interval}")
 }
 
 /// The notes on a value.
@@ -68,11 +74,10 @@ fn of_value(value: &ImprovedValue) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut add = |code: NoteCode, what: String| notes.push(Note::new(code, what));
     if value.is_impossible() {
-        let between = format!("rewards allow {} to {}", number(value.possible.low), number(value.possible.high));
-        let new = number(value.new.all.estimate);
-        add(NoteCode::PolicyValueImpossible, format!("the value {new} of the new policy on held-out episodes is impossible: {between}"));
+        let (new, allowed) = (number(value.new.all.estimate), allowed(value.possible));
+        add(NoteCode::PolicyValueImpossible, format!("the value {new} of the new policy on held-out episodes is impossible: {allowed}"));
     } else if value.may_be_worse() {
-        let what = format!("the new policy may be worse than the one that acted: {}", beside(value));
+        let what = format!("the new policy may be worse than the one that acted: {}", value_in_words(value));
         add(NoteCode::PolicyMayBeWorse, what);
     }
     if value.new.all.episodes < FEWEST_EPISODES {

@@ -6,6 +6,7 @@ use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::pessimism::Coverage;
 use fedsa_problems::features::FeatureMap;
 
+use super::notes;
 use super::ridge::RidgeChoice;
 use crate::evaluate::pictures::StateFunction;
 use crate::numbers;
@@ -55,6 +56,8 @@ pub(super) fn ridges(choice: &RidgeChoice, possible: Option<PossibleValues>) -> 
     if known.len() < 2 {
         return None;
     }
+    // A band is drawn where x rises.
+    known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let x: Vec<f64> = known.iter().map(|(ridge, ..)| *ridge).collect();
     let of = |number: &dyn Fn(&(f64, ValueEstimate, f64)) -> f64| known.iter().map(number).collect::<Vec<f64>>();
     let held_out = PlottedCurve {
@@ -73,11 +76,9 @@ pub(super) fn ridges(choice: &RidgeChoice, possible: Option<PossibleValues>) -> 
         curves: vec![held_out, in_fit],
         ..Panel::default()
     };
-    let allowed = possible.map_or(String::new(), |range| {
-        format!(" Rewards allow values from {} to {}.", numbers::number(range.low), numbers::number(range.high))
-    });
+    let allowed = possible.map_or(String::new(), |range| format!(" ({})", notes::allowed(range)));
     let caption = format!(
-        "Values of start states by fitted values; band: intervals on held-out episodes. Chosen: {}.{allowed} Values on the episodes of the \
+        "Values of start states by fitted values{allowed}; band: intervals on held-out episodes. Chosen: {}. Values on the episodes of the \
          fit have its ridge; with little of it they are too good.",
         numbers::number(choice.chosen)
     );

@@ -221,10 +221,7 @@ impl Improvement {
     /// # Errors
     /// When the sampling is not `mean`.
     pub fn field_of(&self, improving: Improving, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-        if sampling.kind != Law::Mean {
-            let what = "iid or markov, and policies are improved with means over all logged rows";
-            return Err(Error::new("sampling.kind", what, "mean"));
-        }
+        require_mean(sampling)?;
         field(improving, sampling, isa, true)
     }
 
@@ -236,7 +233,8 @@ impl Improvement {
         self.check_features(map)?;
         let (agents, m) = (logs.facts.len() as f64, map.len() as f64);
         let d = m * self.actions.len() as f64;
-        // A row that is cut off has a state of its own besides the next state of the row before.
+        // Rows of an episode share states: the next state of one is the state of the following one, unless the episode is cut off between
+        // them.
         let bytes = |rows: f64, cut: f64| 8.0 * m * (rows + cut) + 24.0 * rows;
         let total = logs.transitions() as f64;
         let rows = bytes(total, logs.facts.iter().map(|log| log.cut_off as f64).sum());
@@ -250,6 +248,11 @@ impl Improvement {
         let text = format!("{}, {total} transitions, {} actions, d = {d}", memory::agents(logs.facts.len()), self.actions.len());
         Ok(MemoryEstimate::new((peak, kept), text))
     }
+}
+
+fn require_mean(sampling: Sampling) -> Result<()> {
+    let what = "iid or markov, and policies are improved with means over all logged rows";
+    require(sampling.kind == Law::Mean, "sampling.kind", what.into(), "mean")
 }
 
 impl ProblemSettings for Improvement {
@@ -266,6 +269,7 @@ impl ProblemSettings for Improvement {
     }
 
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        require_mean(sampling)?;
         let logs = self.survey(files)?;
         let map = self.map(&logs)?;
         self.field_of(self.agents(&logs, &map)?, sampling, isa)
