@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{EXACT, distance, engine, field, linear, link, method, run};
+use crate::common::{EXACT, OnSets, data_set, distance, engine, field, linear, link, method, run};
 use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
@@ -10,7 +10,10 @@ use fedsa::uplink::{MessageKey, Uplink};
 use fedsa_problems::ProblemSettings;
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::linear::quadratic::Quadratic;
+use fedsa_problems::logs::replay::Sources;
 use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
+use fedsa_problems::rows::dataset::{Labels, Rows};
+use fedsa_problems::rows::regression::Logistic;
 
 /// Errors `||theta_t - theta*||` after each of `rounds` rounds, the start's first.
 fn errors(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, rounds: usize) -> Vec<f64> {
@@ -187,9 +190,16 @@ fn fednl_reaches_the_root_with_every_compressor() {
         [("quadratics", Box::new(quadratics()), 0.9), ("logistic", Box::new(logistic()), 1e-3)];
     for (name, problem, mu) in problems {
         let field = field(&*problem, Law::Mean);
-        for compressor in
-            [r#""rank-1""#, r#""rank-1", "pair_bits": 8"#, r#""top-k", "k": 8"#, r#""rand-k", "k": 12"#, r#""natural""#, r#""full""#]
-        {
+        for compressor in [
+            r#""rank-1""#,
+            r#""rank-1", "pair_bits": 8"#,
+            r#""top-k", "k": 8"#,
+            r#""top-lek", "k": 8"#,
+            r#""rand-k", "k": 12"#,
+            r#""rand-seq-k", "k": 12"#,
+            r#""natural""#,
+            r#""full""#,
+        ] {
             for option in [r#""shift""#.to_string(), format!(r#""projection", "mu": {mu}"#)] {
                 let both = |rest: &str| method("fednl", &format!(r#"{{"compressor": {compressor}, "option": {option}{rest}}}"#));
                 let error = errors(&field, &*both(""), &EXACT, 150)[150];
@@ -224,6 +234,55 @@ fn fednl_bears_threads_that_answer_for_several_agents() {
         })
     };
     assert_eq!(on(4), on(1));
+}
+
+/// Ten agents with 40 rows of 20 features each, from a linear congruential generator.
+fn generated_rows() -> Arc<dyn Field> {
+    let mut s = 1u64;
+    let mut uniform = || {
+        s = (1_103_515_245 * s + 12_345) % (1 << 31);
+        s as f64 / (1u64 << 31) as f64
+    };
+    let mut set = |c: usize| {
+        let (mut values, mut labels) = (Vec::new(), Vec::new());
+        for _ in 0..40 {
+            let u: Vec<f64> = (0..21).map(|_| uniform()).collect();
+            let x: Vec<f64> = (0..20).map(|q| (2.0 * u[q] - 1.0) / (20.0 - q as f64).sqrt() + (c as f64 / 10.0 - 0.45) / 2.0).collect();
+            let score: f64 = x.iter().enumerate().map(|(q, x)| 2.0 * (q as f64).cos() * x).sum();
+            labels.push(if u[20] < 1.0 / (1.0 + (-score).exp()) { 1.0 } else { -1.0 });
+            values.extend(x);
+        }
+        let mut set = data_set(40, 20, false, true);
+        (set.rows, set.targets) = (Rows::Dense { d: 20, values }, Some(Labels::Numbers(labels)));
+        set.name = format!("agent_{c}");
+        set
+    };
+    let sets = (0..10).map(&mut set).collect();
+    let settings = Logistic { ridge: 1e-3, ..Logistic::new(Sources::One("data".into())) };
+    field(&OnSets { settings, sets }, Law::Mean)
+}
+
+/// The rounds until the mean gradient is below 1e-9, and the numbers of entries sent after the first Hessians, are those of NumPy; of random
+/// compressors about those, whose draws differ.
+#[test]
+fn compressors_need_the_rounds_that_numpy_needs() {
+    let field = generated_rows();
+    for (settings, expected) in [
+        (r#"{"compressor": "top-k", "k": 20}"#, 23..=23),
+        (r#"{"compressor": "top-k", "k": 20, "fresh": true}"#, 21..=21),
+        (r#"{"compressor": "top-lek", "k": 20}"#, 52..=70),
+        (r#"{"compressor": "rand-k", "k": 20}"#, 50..=66),
+        (r#"{"compressor": "rand-seq-k", "k": 20}"#, 46..=62),
+    ] {
+        let mut engine = run(&field, &*method("fednl", settings), &EXACT, 5);
+        let norm = |theta: &[f64]| fedsa::linalg::norm(&field.mean_operator(theta).unwrap());
+        let mut rounds = 0;
+        while norm(engine.theta()) > 1e-9 {
+            engine.step();
+            rounds += 1;
+        }
+        assert!(expected.contains(&rounds), "{settings}: {rounds}");
+    }
 }
 
 /// The first step of FedNL from whole Hessians is Newton's.

@@ -19,6 +19,9 @@
 //! of corrections (starting from `mu I`). Compressed matrices and norms equal those of the matrices with all entries. With `rank-1`,
 //! corrections change all entries, and both ends keep all.
 //!
+//! With `fresh`, the step of a round uses `H_c` and `l_c` after the corrections of the round, as the code of algorithm 2 by Burlachenko and
+//! Richtarik (2024) does.
+//!
 //! **Non-participants** (m of N, or a lost answer) count with their last answer. In the source's algorithm 2 each agent sends
 //! `(H_c + l_c I) w_c - grad f_c(w_c)` at its last model `w_c`. Here the server keeps `H_c`, `w_c` and the gradient of each agent, and
 //! computes the same: the step minimises the sum of the agents' last quadratic models. With all agents it is the step above. It settles at
@@ -63,7 +66,7 @@ use crate::local::line_search::Trials;
 use crate::nested_grid::MAX_BITS;
 use crate::{at_work, descent};
 use client::FedNlAgent;
-use compressor::{Compressor, Full, Natural, PackedPair, RandEntries, RankOne, TopEntries};
+use compressor::{Compressor, Full, Natural, PackedPair, RandEntries, RandSequence, RankOne, TopEntries, TopLek};
 use server::{Definite, FedNlRule, FedNlServer};
 
 /// The compressor of corrections.
@@ -77,8 +80,12 @@ pub enum Compression {
     /// The k largest entries of the triangle, with indices.
     #[default]
     TopK,
+    /// TopLEK: as few of the largest entries as the bound of `top-k` needs on average, at most k, with indices.
+    TopLek,
     /// k random entries of the upper triangle; both ends draw the indices.
     RandK,
+    /// RandSeqK: k entries one after the other, from a random one on.
+    RandSeqK,
     /// Entries rounded to powers of two, at random and without bias.
     Natural,
     /// The whole difference.
@@ -117,7 +124,7 @@ pub enum FirstHessian {
 pub struct FedNl {
     /// Compressor of Hessian corrections.
     pub compressor: Compression,
-    /// Entries of `top-k` or `rand-k`; 8 d by default.
+    /// Entries of `top-k`, `top-lek`, `rand-k` or `rand-seq-k`; 8 d by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
@@ -152,6 +159,9 @@ pub struct FedNl {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
+    /// The step of a round uses the corrections of the round.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
 }
 
 fedsa::settings::setters! { FedNl {
@@ -167,6 +177,7 @@ fedsa::settings::setters! { FedNl {
     with_halvings(halvings: usize) = halvings;
     with_decrease(decrease: f64) = decrease;
     with_participants(participants: impl Into<Option<usize>>) = participants.into();
+    with_fresh(fresh: bool) = fresh;
 } }
 
 impl Default for FedNl {
@@ -184,6 +195,7 @@ impl Default for FedNl {
             halvings: 20,
             decrease: 1e-4,
             participants: None,
+            fresh: false,
         }
     }
 }
@@ -195,7 +207,9 @@ impl FedNl {
             (Compression::RankOne, None) => Arc::new(RankOne),
             (Compression::RankOne, Some(bits)) => Arc::new(PackedPair(bits)),
             (Compression::TopK, _) => Arc::new(TopEntries(k)),
+            (Compression::TopLek, _) => Arc::new(TopLek(k)),
             (Compression::RandK, _) => Arc::new(RandEntries(k)),
+            (Compression::RandSeqK, _) => Arc::new(RandSequence(k)),
             (Compression::Natural, _) => Arc::new(Natural),
             (Compression::Full, _) => Arc::new(Full),
         }
@@ -224,8 +238,9 @@ impl MethodSettings for FedNl {
         if let Some(rate) = self.learning_rate {
             require(rate > 0.0 && rate <= 1.0, "learning_rate", rate, "above 0 and at most 1")?;
         }
-        if self.k.is_some() && !matches!(self.compressor, Compression::TopK | Compression::RandK) {
-            return Err(Error::new("k", "a number of entries for a compressor that has none", "k with top-k or rand-k"));
+        if self.k.is_some() && matches!(self.compressor, Compression::RankOne | Compression::Natural | Compression::Full) {
+            let help = "k with top-k, top-lek, rand-k or rand-seq-k";
+            return Err(Error::new("k", "a number of entries for a compressor that has none", help));
         }
         if let Some(bits) = self.pair_bits {
             if self.compressor != Compression::RankOne {
@@ -300,6 +315,7 @@ impl MethodSettings for FedNl {
             first: self.first(),
             step: self.step_size,
             trials: self.trials(),
+            is_fresh: self.fresh,
             participation: Participation { m: self.participants, agents: setting.agents(), seed: setting.seed },
         };
         Box::new(FedNlServer::new(setting.start.clone(), setting.weights.to_vec(), setting.seed, rule))

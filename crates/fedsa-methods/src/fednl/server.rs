@@ -172,6 +172,8 @@ pub struct FedNlServer {
     /// The share of the step without a line search.
     step: f64,
     search: Option<LineSearch>,
+    /// Whether the step of a round uses its corrections.
+    is_fresh: bool,
     participation: Participation,
     agents: Vec<AgentKnowledge>,
     /// The record of an agent before its first answer.
@@ -198,6 +200,8 @@ pub struct FedNlRule {
     pub step: f64,
     /// The trial steps of a line search.
     pub trials: Option<Trials>,
+    /// Whether the step of a round uses its corrections.
+    pub is_fresh: bool,
     /// The participants of a round once each agent has answered; before that, all agents.
     pub participation: Participation,
 }
@@ -213,7 +217,7 @@ impl FedNlServer {
             deviation: 0.0,
             needs_whole: rule.first.is_none(),
         };
-        let FedNlRule { compressor, learning_rate, definite, step, trials, participation, .. } = rule;
+        let FedNlRule { compressor, learning_rate, definite, step, trials, is_fresh, participation, .. } = rule;
         let (agents, sum) = (vec![known.clone(); weights.len()], vec![0.0; entries(d)]);
         let asked = [Vec::new(), Vec::new()];
         Self {
@@ -225,6 +229,7 @@ impl FedNlServer {
             definite,
             step,
             search: trials.map(LineSearch::new),
+            is_fresh,
             participation,
             agents,
             unknown: known,
@@ -368,13 +373,16 @@ impl FedNlServer {
 
     /// Moves by the step of the answers that arrived, or asks for the losses along it. Meanwhile it learns.
     fn close(&mut self, got: &Received<'_>) -> Next {
+        if self.is_fresh && got.exchange == CORRECT {
+            self.learn(got.round, got.updates);
+        }
         let (models, definite) = (self.models(), self.definite);
         if let (Some(search), Some(models)) = (&mut self.search, &models) {
             let gradient: Vec<f64> = models.downhill.iter().map(|x| -x).collect();
             search.begin(&gradient, self.agents.iter().all(|known| known.model == self.theta));
         }
         let learn = || {
-            if got.exchange == CORRECT {
+            if !self.is_fresh && got.exchange == CORRECT {
                 self.learn(got.round, got.updates);
             }
         };

@@ -1,6 +1,7 @@
 //! Compressors that send entries of a matrix: the largest, random ones, or all.
 
 use std::cell::RefCell;
+use std::f64::consts::SQRT_2;
 
 use fedsa::kernel::Isa;
 use fedsa::kernel::select::{self, size};
@@ -27,9 +28,7 @@ impl Compressor for TopEntries {
     }
 
     fn compressed(&self, support: &Support, m: &[f64], _: Stream) -> Compressed {
-        let (position, value) = top_k(m, self.0);
-        let sent = Body::Sparse { len: entries(support.rows()) as u32, index: support.places_at(&position), value: value.clone() };
-        Compressed { sent, kept: Body::Sparse { len: m.len() as u32, index: position, value } }
+        chosen(support, m, top_k(m, self.0))
     }
 
     fn read<'a>(&self, d: usize, body: &'a Body, _: Stream) -> Option<MatrixChange<'a>> {
@@ -46,6 +45,66 @@ impl Compressor for TopEntries {
         let Body::Sparse { len, index, value } = kept else { return false };
         let are_positions = index.is_sorted_by(|a, b| a < b) && index.last().is_none_or(|last| (*last as usize) < entries);
         *len as usize == entries && index.len() <= self.0 && index.len() == value.len() && are_positions
+    }
+}
+
+/// The message and the record of some entries, given by positions on the support.
+fn chosen(support: &Support, m: &[f64], (position, value): (Vec<u32>, Vec<f64>)) -> Compressed {
+    let sent = Body::Sparse { len: entries(support.rows()) as u32, index: support.places_at(&position), value: value.clone() };
+    Compressed { sent, kept: Body::Sparse { len: m.len() as u32, index: position, value } }
+}
+
+/// TopLEK: as few of the largest entries as leave the share 1 - k / n of the squared norm on average, so that the bound of top-k holds with
+/// equality; at most k. Off-diagonal entries count twice, as they occur twice in the matrix.
+///
+/// Source: Burlachenko and Richtarik (2024), \[arXiv 2410.08760\]. Ranked by weighted squares, k entries have at least the share k / n.
+#[derive(Debug)]
+pub struct TopLek(pub usize);
+
+impl Compressor for TopLek {
+    fn part(&self, d: usize) -> (Part, Len) {
+        TopEntries(self.0).part(d)
+    }
+
+    fn memory(&self, d: usize) -> f64 {
+        TopEntries(self.0).memory(d)
+    }
+
+    fn compressed(&self, support: &Support, m: &[f64], mut stream: Stream) -> Compressed {
+        let mut size = m.to_vec();
+        support.each(|at, _, i, j| size[at] *= if i == j { 1.0 } else { SQRT_2 });
+        let total: f64 = size.iter().map(|x| x * x).sum();
+        let (position, value) = top_k(&size, self.0);
+        let mut order: Vec<usize> = (0..position.len()).collect();
+        order.sort_by(|x, y| value[*y].abs().total_cmp(&value[*x].abs()));
+        let most = 1.0 - self.0 as f64 / entries(support.rows()) as f64;
+        // The share of the squared norm that is left before and after an entry.
+        let (mut left, mut count) = (1.0, 0);
+        while left > most && count < order.len() {
+            let after = left - value[order[count]].powi(2) / total;
+            let is_last = after <= most;
+            // Without the last entry too much is left, with it too little.
+            if is_last && stream.uniform() < (most - after) / (left - after) {
+                break;
+            }
+            (left, count) = (after, count + 1);
+        }
+        let mut kept: Vec<u32> = order[..count].iter().map(|k| position[*k]).collect();
+        kept.sort_unstable();
+        let value = kept.iter().map(|at| m[*at as usize]).collect();
+        chosen(support, m, (kept, value))
+    }
+
+    fn read<'a>(&self, d: usize, body: &'a Body, stream: Stream) -> Option<MatrixChange<'a>> {
+        TopEntries(self.0).read(d, body, stream)
+    }
+
+    fn make(&self, support: &Support, kept: &Body, rate: f64, stream: Stream, to: &mut [f64]) -> Option<()> {
+        TopEntries(self.0).make(support, kept, rate, stream, to)
+    }
+
+    fn may_keep(&self, d: usize, entries: usize, kept: &Body) -> bool {
+        TopEntries(self.0).may_keep(d, entries, kept)
     }
 }
 
@@ -68,11 +127,40 @@ impl Compressor for RandEntries {
     }
 
     fn read<'a>(&self, d: usize, body: &'a Body, stream: Stream) -> Option<MatrixChange<'a>> {
-        let n = entries(d);
-        let x = body.numbers().filter(|x| x.len() == self.0.min(n))?;
-        let scale = n as f64 / x.len() as f64;
-        Some(MatrixChange::Entries(places(n, self.0, stream).into(), x.iter().map(|x| scale * x).collect()))
+        scaled(d, body, places(entries(d), self.0, stream))
     }
+}
+
+/// RandSeqK: k entries of the triangle one after the other, from a drawn one on, the first ones following the last; otherwise as
+/// [`RandEntries`]. They are one piece of memory, or two.
+///
+/// Source: as [`TopLek`].
+#[derive(Debug)]
+pub struct RandSequence(pub usize);
+
+impl Compressor for RandSequence {
+    fn part(&self, d: usize) -> (Part, Len) {
+        RandEntries(self.0).part(d)
+    }
+
+    fn learning_rate(&self, d: usize) -> f64 {
+        RandEntries(self.0).learning_rate(d)
+    }
+
+    fn compressed(&self, support: &Support, m: &[f64], stream: Stream) -> Compressed {
+        Compressed::alike(Body::Numbers(support.numbers_at(m, &sequence(entries(support.rows()), self.0, stream))))
+    }
+
+    fn read<'a>(&self, d: usize, body: &'a Body, stream: Stream) -> Option<MatrixChange<'a>> {
+        scaled(d, body, sequence(entries(d), self.0, stream))
+    }
+}
+
+/// The numbers of a body at k of n places, times n / k.
+fn scaled<'a>(d: usize, body: &'a Body, places: Vec<u32>) -> Option<MatrixChange<'a>> {
+    let x = body.numbers().filter(|x| x.len() == places.len())?;
+    let scale = entries(d) as f64 / x.len() as f64;
+    Some(MatrixChange::Entries(places.into(), x.iter().map(|x| scale * x).collect()))
 }
 
 /// The matrix itself.
@@ -176,6 +264,14 @@ pub(super) fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
         position.truncate(k);
         (position.clone(), position.iter().map(|at| m[*at as usize]).collect())
     })
+}
+
+/// k of n indices that follow each other cyclically, from a drawn one on, in increasing order.
+fn sequence(n: usize, k: usize, mut stream: Stream) -> Vec<u32> {
+    let (k, first) = (k.min(n), rand::seq::index::sample(&mut stream, n, 1).index(0));
+    let mut all: Vec<u32> = (first..first + k).map(|i| (i % n) as u32).collect();
+    all.sort_unstable();
+    all
 }
 
 /// k of n indices, drawn uniformly, in increasing order.

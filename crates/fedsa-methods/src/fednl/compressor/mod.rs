@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
 
-pub use entries::{Full, RandEntries, TopEntries};
+pub use entries::{Full, RandEntries, RandSequence, TopEntries, TopLek};
 use fedsa::kernel::{Isa, products};
 use fedsa::linalg::add_scaled;
 use fedsa::message::{Body, Form, Part};

@@ -70,7 +70,7 @@ fn matrices_on_a_support_are_compressed_as_whole_ones() {
         let m: Vec<f64> = (0..support.len()).map(|_| draw.normal()).collect();
         let learned: Vec<f64> = (0..support.len()).map(|_| draw.normal()).collect();
         let full = support.widened(&m, &all);
-        let keep_zeros: [&dyn Compressor; 4] = [&TopEntries(7), &RandEntries(12), &Natural, &Full];
+        let keep_zeros: [&dyn Compressor; 6] = [&TopEntries(7), &TopLek(7), &RandEntries(12), &RandSequence(12), &Natural, &Full];
         for compressor in keep_zeros {
             let (mut left, rate) = (m.clone(), 0.75);
             let Compressed { sent, kept } = compressor.compress(&support, &mut left, rate, draws(seed));
@@ -182,12 +182,39 @@ fn contractive_compressors_contract() {
     }
 }
 
+/// TopLEK leaves the share 1 - k / n of the squared norm on average, with at most k entries. Ranked by magnitude alone, k entries of nearly
+/// equal numbers would be those of the diagonal, which leave more.
+#[test]
+fn top_lek_leaves_what_its_bound_allows() {
+    let mut alike = vec![1.0; N];
+    (0..D).for_each(|i| alike[entries(i + 1) - 1] = 1.001);
+    for m in [matrix(3), alike] {
+        let norm = triangle_norm(&m, D).powi(2);
+        for k in [1, 5, D, N] {
+            let (times, mut shares) = (4000, Vec::new());
+            for t in 0..times {
+                let Body::Sparse { index, .. } = sent(&TopLek(k), &m, t) else { panic!("entries with their indices") };
+                assert!(index.len() <= k);
+                let left: Vec<f64> = decoded(&TopLek(k), &m, t).iter().zip(&m).map(|(c, m)| m - c).collect();
+                shares.push(triangle_norm(&left, D).powi(2) / norm);
+            }
+            let n = times as f64;
+            let mean = shares.iter().sum::<f64>() / n;
+            let se = (shares.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n / n).sqrt();
+            let delta = k as f64 / N as f64;
+            assert!((mean - (1.0 - delta)).abs() <= 4.5 * se + 1e-12, "k = {k}: {mean}, {}", 1.0 - delta);
+        }
+    }
+    assert_eq!(sent(&TopLek(4), &[0.0; N], 0), TopLek(4).nothing(D));
+}
+
 /// Means over many draws equal the matrix within their standard errors, and variances are as stated.
 #[test]
 fn random_compressors_are_unbiased_with_their_variance() {
     let m = matrix(2);
     let times = 4000;
-    let cases: [(&dyn Compressor, f64); 2] = [(&Natural, 0.125), (&RandEntries(9), N as f64 / 9.0 - 1.0)];
+    let of_nine = N as f64 / 9.0 - 1.0;
+    let cases: [(&dyn Compressor, f64); 3] = [(&Natural, 0.125), (&RandEntries(9), of_nine), (&RandSequence(9), of_nine)];
     for (compressor, omega) in cases {
         let (mut sum, mut squares, mut error) = (vec![0.0; N], vec![0.0; N], 0.0);
         for t in 0..times {

@@ -10,6 +10,7 @@ fn server(agents: usize, trials: Option<Trials>, m: Option<usize>) -> FedNlServe
         first: None,
         step: 1.0,
         trials,
+        is_fresh: false,
         participation: Participation { m, agents, seed: 7 },
     };
     FedNlServer::new(vec![1.0], vec![1.0 / agents as f64; agents], 7, rule)
@@ -62,6 +63,20 @@ fn the_distance_is_that_of_the_matrix_that_is_used() {
     // M = 1 + 3/2; the other agent's model has its minimum at 0.
     assert!((server.theta[0] + 0.1).abs() < 1e-15, "{:?}", server.theta);
     assert_eq!((server.agents[c].deviation, &learned(&server, c)[..], server.sum[0]), (0.0, &[4.0][..], 2.5));
+}
+
+/// With fresh corrections the step of the round uses the matrix and the distance after them.
+#[test]
+fn fresh_corrections_count_in_their_round() {
+    let mut server = server(2, None, None);
+    server.is_fresh = true;
+    let ask = server.open(0);
+    give(&mut server, &ask, vec![(0, whole(1.0, 1.0)), (1, whole(1.0, 1.0))]);
+    let ask = server.open(1);
+    give(&mut server, &ask, vec![(0, correction(0.5, [3.0, 1.0], 3.0)), (1, correction(0.5, [0.0, 0.0], 0.0))]);
+    // M = (4 + 1) / 2 + 1 / 2 = 3, and the gradient is 1 / 2.
+    assert!((server.theta[0] + 1.0 / 6.0).abs() < 1e-15, "{:?}", server.theta);
+    assert_eq!((learned(&server, 0)[0], server.sum[0]), (4.0, 2.5));
 }
 
 /// All agents are asked until all have answered, not only in the first round.
