@@ -13,6 +13,7 @@ use fedsa_problems::linear::quadratic::Quadratic;
 use fedsa_problems::logs::replay::Sources;
 use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 use fedsa_problems::rows::dataset::{Labels, Rows};
+use fedsa_problems::rows::preparation::partition::Partition;
 use fedsa_problems::rows::regression::Logistic;
 
 /// Errors `||theta_t - theta*||` after each of `rounds` rounds, the start's first.
@@ -258,7 +259,7 @@ fn generated_rows() -> Arc<dyn Field> {
         set
     };
     let sets = (0..10).map(&mut set).collect();
-    let settings = Logistic { ridge: 1e-3, ..Logistic::new(Sources::One("data".into())) };
+    let settings = Logistic { ridge: 1e-3, partition: Partition::Files, ..Logistic::new(Sources::One("data".into())) };
     field(&OnSets { settings, sets }, Law::Mean)
 }
 
