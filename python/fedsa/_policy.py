@@ -107,7 +107,7 @@ class ActionValueFunction:
         return self._model.probabilities(rows, float(soften)).reshape(len(rows), len(self.actions_))
 
     def greedy(self, states: Any) -> NDArray[np.int64]:
-        """Return the number of the action of the largest value; the lowest of equal ones.
+        """Return the number of the action of the largest value; the lowest of equal ones, and with `pessimism` only supported ones.
 
         Parameters
         ----------
@@ -182,6 +182,8 @@ class ActionValueFunction:
         law = self.probabilities(states) if policy is None else np.asarray(policy(states), dtype=np.float64)
         if law.shape != q.shape:
             raise InputError(f"the policy gave probabilities of shape {law.shape}", "setting.bad-value", "policy", f"probabilities of shape {q.shape}")
+        if not (np.all(law >= 0) and np.allclose(law.sum(axis=1), 1)):
+            raise InputError("the policy gave numbers that are no probabilities", "setting.bad-value", "policy", "rows of positive numbers that sum to 1")
         means: NDArray[np.float64] = np.einsum("ij,ij->i", law, q)
         return means
 
@@ -403,7 +405,11 @@ class PolicyImprovement(Parameters):
     def _settings(self) -> dict[str, Any]:
         """The settings of the engine."""
         named = {name: plain_number(value) for name, value in self.get_params().items()}
-        named["actions"] = [str(name) for name in self.actions]
+        if not isinstance(self.actions, Sequence) or isinstance(self.actions, str) or not all(isinstance(name, str) for name in self.actions):
+            raise InputError(f"{self.actions!r}", "setting.wrong-type", "actions", "a list of names, such as ['left', 'right']")
+        if not self.actions:
+            raise InputError("there are no names of actions", "setting.missing-key", "actions", "a list of names in the order of their numbers, such as ['left', 'right']")
+        named["actions"] = list(self.actions)
         return named
 
     def __getstate__(self) -> dict[str, Any]:

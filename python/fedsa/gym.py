@@ -442,6 +442,7 @@ def improve(
     try:
         for name, env in own.items():
             check_actions(env, name, len(found.actions))
+        found._settings()
         for iteration in range(iterations + 1):
             # The last policy records as it is.
             any_action = float(exploration) if iteration < iterations else 0.0
@@ -449,7 +450,8 @@ def improve(
             for name, env in own.items():
                 policy = first if iteration == 0 else acting(found, env, any_action, rng)
                 recording = record(env, policy, episodes, seed=int(rng.integers(2**31)), max_steps=max_steps)
-                recordings[name] = recording if recording.actions is None else with_behaviour(recording, found, iteration, first, any_action)
+                check_taken(recording, name)
+                recordings[name] = with_behaviour(recording, found, iteration, first, any_action)
             returns.append({name: recording.returns(1.0) for name, recording in recordings.items()})
             if shows:
                 mean = float(np.mean(np.concatenate(list(returns[-1].values()))))
@@ -478,9 +480,18 @@ def check_actions(env: Any, name: str, count: int) -> None:
         raise InputError(f"{name} is a vector environment", "setting.wrong-type", "envs", "an environment for each agent")
     space = getattr(env, "action_space", None)
     n, start = getattr(space, "n", None), getattr(space, "start", 0)
+    if space is not None and (n is None or getattr(space, "shape", ()) != ()):
+        what = f"{name} has the actions {space}, which are not single numbers"
+        raise InputError(what, "setting.wrong-type", "envs", "environments with numbered actions, such as gymnasium.spaces.Discrete")
     if n is not None and (int(n) != count or int(start) != 0):
         what = f"{name} has {n} actions from {start}"
         raise InputError(what, "setting.bad-value", "actions", f"a name for each action, and environments whose actions are 0 to {count - 1}")
+
+
+def check_taken(recording: Recording, name: str) -> None:
+    """Check that a policy took numbered actions."""
+    if recording.actions is None or np.asarray(recording.actions).ndim != 1 or np.asarray(recording.actions).dtype.kind not in "iu":
+        raise InputError(f"the policy of {name} does not take numbered actions", "setting.wrong-type", "first", "a function that returns a whole number from 0")
 
 
 def acting(found: PolicyImprovement, env: Any, exploration: float, rng: np.random.Generator) -> Policy:
@@ -535,7 +546,7 @@ def random_policy(env: Any, seed: int | None) -> Policy:
     """A policy that acts at random."""
     space = getattr(env, "action_space", None)
     if space is None:
-        raise InputError("the environment has no action_space", "setting.missing-key", "policy", "a function of an observation")
+        raise InputError("the environment has no action_space", "setting.missing-key", "policy", "a function of an observation, `first` of `gym.improve`")
     if seed is not None:
         space.seed(seed)
     return lambda _: space.sample()

@@ -12,6 +12,8 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
+use fedsa::problem::Field;
+use fedsa::problem::copies::Copies;
 use fedsa::record::Outcome;
 use fedsa::round::Run;
 use fedsa::session::{self, Record, Session};
@@ -405,7 +407,16 @@ impl Shared<'_> {
         let (field, cell) = (self.plan.shared_field(job.cell), &self.plan.cells[job.cell]);
         let metrics = Arc::clone(&self.metrics[cell.field]);
         let start = cell.start.of(job.seed, field.dim());
-        let federation = Federation::new(&*cell.method.settings, &cell.uplink, field.weights(), job.seed, start)?;
+        let copies = cell.copies.map(|rule| Copies::new(field, rule)).transpose()?;
+        let (start, combination) = match &copies {
+            Some(copies) => (copies.start(&start), Some(copies.combination())),
+            None => (start, None),
+        };
+        let mut federation = Federation::new(&*cell.method.settings, &cell.uplink, field.weights(), job.seed, start)?;
+        if let Some(combination) = combination {
+            federation = federation.combining(combination);
+        }
+        let field = &copies.map_or_else(|| Arc::clone(field), |copies| Arc::new(copies) as Arc<dyn Field>);
         let shape = cell.shape();
         let mut session = Session::new(Run::new(field, &federation.with_output(cell.output))?)
             .with_metrics(Arc::clone(&metrics))

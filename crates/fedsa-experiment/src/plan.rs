@@ -174,7 +174,9 @@ impl Plan {
     /// The predictions of theory for a cell.
     pub fn forecast(&self, cell: usize) -> Forecast {
         let planned = &self.cells[cell];
-        Forecast::over(self.shared_field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
+        Forecast::over(self.shared_field(cell), &*planned.method.settings, &planned.uplink)
+            .of_output(planned.output)
+            .of_copies(planned.copies)
     }
 
     /// For each cell, whether checks or the figure use predictions that need second moments.

@@ -103,7 +103,7 @@ pub fn evaluate_logs<'py>(
             None
         }
         Given::Tables(tables) => {
-            let (form, chosen) = (settings.form(), settings.features_to_choose().is_some());
+            let (form, chosen) = (form_of(&settings).or_raise(py)?, settings.features_to_choose().is_some());
             let features = settings.named_features().or_raise(py)?;
             let mut logs = engine::held(py, || logs_of(&tables, &form, features.as_ref(), chosen))?;
             if settings.holdout.is_some() || chosen {
@@ -166,6 +166,13 @@ fn choice_json(choice: &Choice) -> Json {
         Why::NoCostKnown => "no cost is known beforehand, and it works wherever operators are linear",
     };
     json!({ "method": choice.kind, "why": why, "target": choice.target, "considered": considered.collect::<Vec<_>>() })
+}
+
+/// The layout of the logs: for a policy in a file they have actions.
+fn form_of(settings: &EvaluateSettings) -> Result<LogForm, Error> {
+    let Some(path) = &settings.policy else { return Ok(settings.form()) };
+    let policy = DiskFiles::new(Places::from_env("")).policy(path).map_err(|e| e.inside("problem"))?;
+    Ok(settings.form().with_actions(Some(policy.actions())))
 }
 
 /// The logs of tables, each of one agent, unless a column names agents.

@@ -88,6 +88,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::method::{MethodShape, MissingUpdate, Setting};
 use fedsa::problem::Field;
+use fedsa::problem::copies::CopyRule;
 use fedsa::problem::systems::Systems;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Sampling;
@@ -114,6 +115,8 @@ pub struct Forecast {
     others: Option<Arc<Systems>>,
     shape: MethodShape,
     output: OutputRule,
+    /// The copies of theta whose combination is the output.
+    copies: Option<CopyRule>,
     lost: MissingUpdate,
     link: Arc<Result<LinkLaw>>,
     cancel: Cancel,
@@ -142,7 +145,17 @@ impl Forecast {
     /// The forecast for a method of this shape over a clear link; the output is the last iterate.
     pub fn new(field: &Arc<dyn Field>, shape: MethodShape) -> Self {
         let (output, lost, link) = (OutputRule::Last, MissingUpdate::Zero, Arc::new(Ok(LinkLaw::clear())));
-        Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link, cancel: Cancel::never() }
+        Self {
+            field: Arc::clone(field),
+            sampling: field.sampling(),
+            others: None,
+            shape,
+            output,
+            copies: None,
+            lost,
+            link,
+            cancel: Cancel::never(),
+        }
     }
 
     /// The forecast for a method over a link; the output is the last iterate.
@@ -168,6 +181,13 @@ impl Forecast {
         Self { output, ..self }
     }
 
+    /// The same forecast for a combination of copies of theta: its limit, and of nonlinear problems the bias of a difference from a linear
+    /// twin. Stability is that of the largest step.
+    #[must_use]
+    pub fn of_copies(self, copies: Option<CopyRule>) -> Self {
+        Self { copies, ..self }
+    }
+
     /// The same forecast with computations that stop soon after the token is cancelled. They then return errors of the kind
     /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled).
     #[must_use]
@@ -182,7 +202,7 @@ impl Forecast {
 
     /// Rejects outputs other than the last iterate, because averaging changes the noise.
     fn of_last(&self) -> Result<()> {
-        if self.output == OutputRule::Last { Ok(()) } else { Err(unknown("the output is not the last iterate")) }
+        if self.output == OutputRule::Last && self.copies.is_none() { Ok(()) } else { Err(unknown("the output is not the last iterate")) }
     }
 
     /// The effect of the link on a round.

@@ -10,6 +10,7 @@ mod closed_forms;
 mod codecs;
 mod common;
 mod conformance;
+mod copies;
 mod enrolment;
 mod epochs;
 mod every_link;

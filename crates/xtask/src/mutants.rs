@@ -29,8 +29,10 @@ use crate::root;
 
 const LIST: &str = include_str!("../mutants.toml");
 
-/// Tests that run longer than this are stopped: the fault is noticed, because they do not end.
+/// Tests of a fault that run longer than this are stopped: the fault is noticed, because they do not end.
 const LONGEST: Duration = Duration::from_secs(300);
+/// The same for all tests without a fault.
+const LONGEST_OF_ALL: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Mutant {
@@ -169,7 +171,7 @@ fn correct(chosen: &[&Mutant], sources: &Path) -> Result<bool, String> {
         groups.sort();
         groups.dedup();
         eprintln!("=== {package}, {program}: without faults");
-        let tests = tested(package, program, &groups, sources)?.ok_or("the tests do not end")?;
+        let tests = tested(package, program, &groups, sources, LONGEST_OF_ALL)?.ok_or("the tests do not end")?;
         for group in &groups {
             let of: Vec<(&String, &bool)> = tests.iter().filter(|(name, _)| is_of(group, name)).collect();
             if of.is_empty() {
@@ -188,7 +190,7 @@ fn noticed(mutant: &Mutant, sources: &Path) -> Result<Outcome, String> {
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", mutant.file))?;
     let write = |text: &str| fs::write(&file, text).map_err(|e| format!("{}: {e}", mutant.file));
     write(&faulty(mutant, &text)?)?;
-    let tests = tested(&mutant.package, &mutant.program, &mutant.tests, sources);
+    let tests = tested(&mutant.package, &mutant.program, &mutant.tests, sources, LONGEST);
     write(&text)?;
     Ok(judged(&mutant.tests, tests?.as_ref()))
 }
@@ -210,7 +212,7 @@ fn judged(groups: &[String], tests: Option<&Tests>) -> Outcome {
 ///
 /// # Errors
 /// When the program cannot be built, or dies.
-fn tested(package: &str, program: &str, groups: &[String], sources: &Path) -> Result<Option<Tests>, String> {
+fn tested(package: &str, program: &str, groups: &[String], sources: &Path, longest: Duration) -> Result<Option<Tests>, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(sources).env("CARGO_TARGET_DIR", root().join("target/mutants/target"));
     command.args(["test", "--profile", "quick", "--package", package]);
@@ -233,7 +235,7 @@ fn tested(package: &str, program: &str, groups: &[String], sources: &Path) -> Re
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .env("RUST_BACKTRACE", "0");
-    let Some((text, is_success)) = ended(&mut tests)? else { return Ok(None) };
+    let Some((text, is_success)) = ended(&mut tests, longest)? else { return Ok(None) };
     let found = parsed(&text);
     if !is_success && found.values().all(|passes| *passes) {
         return Err("the test program dies".into());
@@ -252,8 +254,8 @@ fn executable(messages: &str) -> Option<(PathBuf, PathBuf)> {
     named.next_back()
 }
 
-/// What a command writes, and whether it succeeds; `None` if it takes longer than [`LONGEST`]. It is then stopped.
-fn ended(command: &mut Command) -> Result<Option<(String, bool)>, String> {
+/// What a command writes, and whether it succeeds; `None` if it takes longer. It is then stopped.
+fn ended(command: &mut Command, longest: Duration) -> Result<Option<(String, bool)>, String> {
     let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
     let mut out = child.stdout.take().expect("a pipe");
     let reader = thread::spawn(move || {
@@ -267,7 +269,7 @@ fn ended(command: &mut Command) -> Result<Option<(String, bool)>, String> {
         if let Some(status) = child.try_wait().map_err(|e| format!("cargo: {e}"))? {
             return Ok(Some((reader.join().unwrap_or_default(), status.success())));
         }
-        if start.elapsed() > LONGEST {
+        if start.elapsed() > longest {
             child.kill().map_err(|e| format!("cargo: {e}"))?;
             child.wait().map_err(|e| format!("cargo: {e}"))?;
             return Ok(None);

@@ -11,6 +11,7 @@ use fedsa_experiment::evaluate::{AUTO, FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::made::takes;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::run::check_folder;
 use fedsa_experiment::{Kinds, Plan};
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::logs::log::Log;
@@ -50,6 +51,9 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         return Err(Error::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     let (out, common) = (&args.out, &args.common);
+    if args.task.federation.is_none() {
+        check_folder(out, if_exists(common.resume, common.overwrite))?;
+    }
     let evaluation = Evaluation::new(&settings(args, kinds), signals::cancel())?;
     if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_evaluation(&evaluation)?);
@@ -179,7 +183,7 @@ fn data(asked: &EvaluateSettings, data: &Data) -> Vec<String> {
         let transitions: usize = logs.held.iter().map(Log::len).sum();
         lines.push(format!("  {} of held-out episodes are not among these", count(transitions, "transition")));
     }
-    lines.extend(episodes::lines(&LogsRead::of(data), asked.gamma));
+    lines.extend(episodes::lines(&LogsRead::of(&data.logs, &data.episodes), asked.gamma));
     let ranges = map.ranges();
     let is_left_out = |name: &String| columns.iter().position(|column| column == name).is_some_and(|j| !map.takes(j));
     for column in columns.iter().take(LISTED) {

@@ -9,11 +9,12 @@ use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
 use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch, RidgeReason, value_in_words};
 use fedsa_experiment::numbers;
+use fedsa_experiment::run::check_folder;
 use fedsa_problems::logs::log::Log;
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{changes, count, federation, megabits, say, signals, table_lines};
+use super::{changes, count, episodes, federation, megabits, say, signals, table_lines};
 use crate::args::ImproveArgs;
 
 /// Runs the command.
@@ -22,7 +23,11 @@ use crate::args::ImproveArgs;
 /// On bad input; nothing is then written.
 pub fn improve(args: &ImproveArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (out, common) = (&args.out, &args.common);
-    let search = PolicySearch::new(&settings(args, kinds), signals::cancel())?;
+    let settings = settings(args, kinds);
+    if args.task.federation.is_none() {
+        check_folder(out, if_exists(common.resume, common.overwrite))?;
+    }
+    let search = PolicySearch::new(&settings, signals::cancel())?;
     if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_improvement(&search)?);
     }
@@ -76,6 +81,7 @@ fn data(data: &ImproveData) -> Vec<String> {
     if held > 0 {
         lines.push(format!("  {} of held-out episodes are not among these", count(held, "transition")));
     }
+    lines.extend(episodes::lines(&data.read, settings.gamma));
     lines.push(format!("{} of {} for each action", count(map.len(), "feature"), map.spec()));
     let chosen = match ridge {
         None => "",
@@ -92,7 +98,7 @@ fn data(data: &ImproveData) -> Vec<String> {
 /// The lines after the run. The first says whether things may have become worse.
 fn report(improved: &Improved) -> Vec<String> {
     let first = match &improved.value {
-        None => "WHETHER THE NEW POLICY IS BETTER IS NOT KNOWN: no held-out episode has a value".to_string(),
+        None => "WHETHER THE NEW POLICY IS BETTER IS NOT KNOWN".to_string(),
         Some(value) if value.is_impossible() => "THE NEW POLICY MAY BE WORSE: its value on held-out episodes is impossible".into(),
         Some(value) if value.may_be_worse() => format!("THE NEW POLICY MAY BE WORSE: {}", value_in_words(value)),
         Some(value) => format!("a better policy: {}", value_in_words(value)),

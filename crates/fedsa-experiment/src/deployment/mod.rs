@@ -129,6 +129,9 @@ impl Deployment {
         let description = problem.described(&made::problem_of(&experiment).0, sampling, 0);
         let mut terms =
             Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed).with_forms(forms::difference_of_forms);
+        if method.output.copies()?.is_some() {
+            return Err(limits::refusal("method[0].output"));
+        }
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {
             StartSpec::List(theta) => terms = terms.with_start(theta.clone()),

@@ -109,7 +109,7 @@ impl Evaluated {
         known.extend(value.iter().zip(of_weights).flat_map(|(value, of_weights)| policy_value::odd(value, of_weights)));
         ran.add_notes(known);
         ran.took_until_now();
-        ran.add_to_summary("logs", LogsRead::of(&data).json());
+        ran.add_to_summary("logs", LogsRead::of(&data.logs, &data.episodes).json());
         if let Some(choice) = &data.features {
             ran.add_to_summary("features_tried", choice.json());
         }

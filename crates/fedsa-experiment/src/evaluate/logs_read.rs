@@ -2,9 +2,9 @@
 
 use fedsa_problems::logs::log_form::LeftOutRows;
 use fedsa_problems::logs::log_summary::EpisodeSummary;
+use fedsa_problems::logs::survey::Surveyed;
 use serde_json::{Value as Json, json};
 
-use super::Data;
 
 /// The content of the logs.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,12 +21,12 @@ pub struct LogsRead {
 }
 
 impl LogsRead {
-    /// The content of an evaluation's logs.
-    pub fn of(data: &Data) -> Self {
-        let names = data.logs.facts.iter().map(|log| log.name.clone());
-        let all = data.episodes.iter().fold(EpisodeSummary::default(), |all, one| all.join(*one));
-        let agents = names.zip(data.episodes.iter().copied()).collect();
-        Self { agents, all, left_out: data.logs.left_out(), next_follows: data.logs.next_follows() }
+    /// The content of logs with these episodes of their agents.
+    pub fn of(logs: &Surveyed, episodes: &[EpisodeSummary]) -> Self {
+        let names = logs.facts.iter().map(|log| log.name.clone());
+        let all = episodes.iter().fold(EpisodeSummary::default(), |all, one| all.join(*one));
+        let agents = names.zip(episodes.iter().copied()).collect();
+        Self { agents, all, left_out: logs.left_out(), next_follows: logs.next_follows() }
     }
 
     /// An agent's share of the transitions.

@@ -48,6 +48,7 @@ pub use experiment::ANDERSON_BASE;
 use experiment::Method;
 pub use feature_choice::{CANDIDATES, FeatureChoice, TriedFeatures};
 pub use logs_read::LogsRead;
+pub(crate) use notes::left_out;
 pub use policy_value::PolicyDifference;
 pub(crate) use policy_value::difference_json;
 pub use settings::{AUTO, EvaluateSettings};
@@ -96,7 +97,7 @@ impl Data {
 
     /// The value of the policy; `None` also if rows are not in the order of time, because the starts of episodes are then unknown.
     fn policy_value(&self) -> Result<Option<PolicyValue>> {
-        if LogsRead::of(self).is_shuffled() {
+        if LogsRead::of(&self.logs, &self.episodes).is_shuffled() {
             return Ok(None);
         }
         let of = |logs| PolicyValue::of(logs, &self.map, self.settings.rule(), &self.policy_value);

@@ -19,7 +19,7 @@ const MAX_NAMED: usize = 10;
 
 /// The notes on the logs and their features.
 pub(super) fn of(data: &Data, field: &dyn Field) -> Vec<Note> {
-    let read = LogsRead::of(data);
+    let read = LogsRead::of(&data.logs, &data.episodes);
     let mut all = left_out(&read.left_out);
     all.extend(order(&read));
     all.extend(traces(data));
@@ -44,7 +44,7 @@ fn number(n: usize) -> String {
 }
 
 /// Omitted rows, by file and reason.
-fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
+pub(crate) fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
     let mut notes: Vec<Note> = all.iter().take(MAX_NAMED).map(LeftOutRows::note).collect();
     if let Some(more) = all.get(MAX_NAMED..).filter(|more| !more.is_empty()) {
         let rows = more.iter().map(|rows| rows.rows).sum();

@@ -36,7 +36,7 @@ fn named(found: &[(String, ValueEstimate)]) -> String {
 /// Notes on values of the weights `theta` and of the policy that rewards, discount and returns rule out.
 pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> Vec<Note> {
     const HELP: &str = "the logs hardly determine it: take other `features`, another `ridge`, or longer episodes";
-    let (all, gamma) = (LogsRead::of(data).all, data.settings.gamma);
+    let (all, gamma) = (LogsRead::of(&data.logs, &data.episodes).all, data.settings.gamma);
     let Some(rewards) = all.rewards else { return Vec::new() };
     let possible = PossibleValues::new(rewards, gamma, all.ended > 0);
     let (least, most) = (numbers::number(rewards.0), numbers::number(rewards.1));

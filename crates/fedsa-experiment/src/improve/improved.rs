@@ -112,6 +112,7 @@ impl Improved {
         improved.ran.add_notes(notes);
         improved.ran.ended.as_expected &= improved.has_settled();
         improved.ran.took_until_now();
+        improved.ran.add_to_summary("logs", improved.data.read.json());
         let (value, ridges) = (tables::value_json(improved.value.as_ref()), improved.data.ridge.as_ref().map(tables::ridges_json));
         improved.ran.add_to_summary("policy", json!({ "ending": ending_name(ending), "degrees_of_freedom": degrees, "value": value }));
         if let Some(ridges) = ridges {

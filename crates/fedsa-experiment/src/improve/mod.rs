@@ -33,7 +33,7 @@ use fedsa_problems::logs::survey::Surveyed;
 use toml::Value;
 
 use crate::config::{self, Experiment};
-use crate::evaluate::default_features;
+use crate::evaluate::{LogsRead, default_features};
 use crate::folder::{FolderWork, POLICY_PICTURES};
 use crate::made;
 use crate::memory;
@@ -60,6 +60,8 @@ pub fn improve(settings: &ImproveSettings, observer: &dyn RunObserver, cancel: &
 pub struct ImproveData {
     /// The summary of a pass over the logs, and the held-out episodes.
     pub logs: Surveyed,
+    /// What the logs hold, without held-out episodes.
+    pub read: LogsRead,
     /// The settings of the problem.
     pub settings: Improvement,
     /// The features of states.
@@ -147,13 +149,15 @@ impl PolicySearch {
             let memory = of.memory_of(&logs, &map, rayon::current_num_threads())?;
             memory::problems(vec![Ok(memory.clone())], 0.0).map_err(|(_, e)| e)?;
             let improving = of.agents(&logs, &map)?;
-            Ok((of, map, memory, improving))
+            improving.check_actions(&of.actions)?;
+            let read = LogsRead::of(&logs, &logs.episodes(of.gamma)?);
+            Ok((of, map, memory, improving, read))
         });
-        let (of_logs, map, memory, mut improving) = read.map_err(|e| failed(&first, e))?;
+        let (of_logs, map, memory, mut improving, read) = read.map_err(|e| failed(&first, e))?;
         let value = PolicyValueSettings::default().with_level(settings.level).with_seed(settings.seed);
         // Changes of the experiment may give a ridge too.
         let is_ridge_given = settings.ridge.is_some() || of_logs.ridge != 0.0;
-        let mut data = ImproveData { logs, settings: of_logs, map, ridge: None, is_ridge_given, soften: settings.soften, value };
+        let mut data = ImproveData { logs, read, settings: of_logs, map, ridge: None, is_ridge_given, soften: settings.soften, value };
         if !is_ridge_given && data.logs.held.iter().any(|log| !log.is_empty()) {
             data.ridge = Some(RidgeChoice::new(&mut improving, &data, settings.method, files.cancel())?);
         }

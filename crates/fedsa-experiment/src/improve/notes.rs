@@ -1,11 +1,12 @@
 //! Notes on a policy.
 
 use fedsa::note::{Note, NoteCode};
-use fedsa_evaluate::policy_value::{FEWEST_EPISODES, PossibleValues};
 use fedsa_evaluate::policy_value::improved::{ImprovedValue, NoWeights};
+use fedsa_evaluate::policy_value::{FEWEST_EPISODES, MAX_FEATURES, PossibleValues};
 use fedsa_problems::control::improvement::PolicyEnding;
 
 use super::ImproveData;
+use crate::evaluate::left_out;
 use super::ridge::RidgeReason;
 use crate::numbers::{digits, number, percent};
 
@@ -19,16 +20,22 @@ pub(super) fn of(data: &ImproveData, ending: PolicyEnding, value: Option<&Improv
     let mut notes = match value {
         Some(value) => of_value(value),
         None => {
-            let what = "nothing says whether the new policy is better than the one that acted: there are no held-out episodes with a start whose \
-                        value is known";
-            vec![Note::new(NoteCode::PolicyValueUnknown, what)]
+            let (m, most) = (data.map.len() * data.settings.actions.len(), MAX_FEATURES);
+            let why = if m > most {
+                format!("values with intervals have at most {most} features of pairs of a state and an action, not {m}")
+            } else {
+                "there are no held-out episodes with a start whose value is known".into()
+            };
+            vec![Note::new(NoteCode::PolicyValueUnknown, format!("nothing says whether the new policy is better than the one that acted: {why}"))]
         }
     };
+    notes.extend(left_out(&data.read.left_out));
     let unsettled = match ending {
         PolicyEnding::Settled => None,
-        PolicyEnding::Cycle(n) => Some(format!(
-            "the iteration goes round in a cycle of {n} policies, and the best of them on held-out episodes was taken; another ridge may help"
-        )),
+        PolicyEnding::Cycle(n) => {
+            let taken = if value.is_some() { "the best of them on held-out episodes" } else { "one of them" };
+            Some(format!("the iteration goes round in a cycle of {n} policies, and {taken} was taken; another ridge may help"))
+        }
         PolicyEnding::Unsettled => Some("the iteration has not settled: more `max_rounds`, or another ridge, may help".into()),
         PolicyEnding::Diverged => Some("values are beyond what rewards allow: the iteration diverges; a larger ridge may help".into()),
     };
@@ -73,6 +80,14 @@ pub fn value_in_words(value: &ImprovedValue) -> String {
 fn of_value(value: &ImprovedValue) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut add = |code: NoteCode, what: String| notes.push(Note::new(code, what));
+    if !value.is_impossible() && !value.possible.allow(value.new.all.estimate) {
+        let what = format!(
+            "the value {} of the new policy is beyond what is possible ({}); only its interval reaches there",
+            number(value.new.all.estimate),
+            allowed(value.possible)
+        );
+        add(NoteCode::PolicyValueImpossible, what);
+    }
     if value.is_impossible() {
         let (new, allowed) = (number(value.new.all.estimate), allowed(value.possible));
         add(NoteCode::PolicyValueImpossible, format!("the value {new} of the new policy on held-out episodes is impossible: {allowed}"));

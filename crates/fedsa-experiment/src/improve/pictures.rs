@@ -28,7 +28,7 @@ impl StateFunction for PolicyOfStates<'_> {
         "Policy"
     }
     fn labels(&self) -> Vec<String> {
-        ["value of the chosen action", "number of the chosen action", "rows behind it, as a power of 10"].map(String::from).to_vec()
+        ["value of the chosen action", "number of the chosen action", "rows behind it in its features, as a power of 10"].map(String::from).to_vec()
     }
     fn at(&self, state: &[f64]) -> Vec<f64> {
         let (mut phi, mut q) = (vec![0.0; self.map.len()], vec![0.0; self.actions.len()]);
@@ -79,7 +79,7 @@ pub(super) fn ridges(choice: &RidgeChoice, possible: Option<PossibleValues>) -> 
     let allowed = possible.map_or(String::new(), |range| format!(" ({})", notes::allowed(range)));
     let caption = format!(
         "Values of start states by fitted values{allowed}; band: intervals on held-out episodes. Chosen: {}. Values on the episodes of the \
-         fit have its ridge; with little of it they are too good.",
+         fit have its ridge, and those on held-out episodes none.",
         numbers::number(choice.chosen)
     );
     Some(Picture::Chart(Chart { title: "Ridges that were tried".into(), panels: vec![panel], caption, ..Chart::default() }))

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use fedsa::error::{Error, Result, quoted, require};
-use fedsa::method::{MethodSettings, MethodShape, Setting};
+use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::problem::Field;
+use fedsa::problem::copies::{Copies, CopyRule};
 use fedsa::protocol::Protocol;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
@@ -37,6 +38,8 @@ pub struct PlannedCell {
     pub centre: Option<Vec<f64>>,
     /// The method's output.
     pub output: OutputRule,
+    /// The copies of theta whose combination is the output.
+    pub copies: Option<CopyRule>,
     /// The link.
     pub uplink: Arc<Uplink>,
     /// The recorded rounds.
@@ -153,6 +156,8 @@ impl PlannedCell {
         method.settings.check(field.agents()).map_err(inside)?;
         check_stop(&run, field)?;
         let output = method.output.rule(run.rounds).map_err(inside)?;
+        let copies = method.output.copies().map_err(inside)?;
+        copies.map_or(Ok(()), |rule| check_copies(rule, &method, shared_field)).map_err(inside)?;
         let (start, start_files) = start_of(&method, &run, shared_field, index, shared, &place)?;
         let centre = match method.measure_from {
             Centre::Root => None,
@@ -180,7 +185,7 @@ impl PlannedCell {
             Err(e) => return Err(e.inside(&format!("{place}.uplink"))),
         };
         let identity = format!("{identity} files {start_files:08x} {link_files:08x}");
-        Ok(Self { identity, field: index, method, run, start, centre, output, uplink, grid, refused })
+        Ok(Self { identity, field: index, method, run, start, centre, output, copies, uplink, grid, refused })
     }
 
     /// The method's shape for theory. Over a link that is not clear, a round does not count as linear.
@@ -214,6 +219,21 @@ impl PlannedCell {
         let agents = shape.participants.unwrap_or(field.agents()) as f64;
         self.run.rounds as f64 * agents * (shape.local_steps + 10.0)
     }
+}
+
+/// Refuses copies of theta where their combination has no meaning.
+fn check_copies(rule: CopyRule, method: &MethodSpec, field: &Arc<dyn Field>) -> Result<()> {
+    let (drift, what) = (method.settings.shape().drift, "copies of theta that move on the same samples");
+    let help = "last, average, tail or weighted";
+    let is_linear = method.settings.shape().is_linear;
+    require(is_linear, "output", format!("{what}, and rounds of this method are not linear on linear problems"), help)?;
+    require(method.controls != ControlsStart::Ideal, "output", format!("{what}, and controls that are ideal for one"), help)?;
+    if rule == CopyRule::LinearTwin {
+        let is_known = !matches!(drift, Drift::Zero) && field.systems().is_none();
+        let help = "a method with control variates or corrections on a nonlinear problem: its linear twin has no bias";
+        require(is_known, "output.linear_twin", "a method that has a bias on linear problems, or a linear problem", help)?;
+    }
+    Copies::new(field, rule).map(|_| ())
 }
 
 /// Refuses a stop at a metric that the problem does not have.

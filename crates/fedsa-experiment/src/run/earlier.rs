@@ -20,13 +20,19 @@ pub const RESUME: &str = "resume";
 /// The file with `theta*` of the problems.
 const ROOTS: &str = "roots.ckpt";
 
+/// Checks that a folder contains a run.
+pub(super) fn is_run(found: &Found, out: &Path) -> Result<(), Error> {
+    if matches!(found.holds, Holds::Unfinished | Holds::Finished) {
+        return Ok(());
+    }
+    let what = format!("{} holds no interrupted run", out.display());
+    Err(Error::new(RESUME, what, "the folder of an interrupted run, or no `resume` to begin one"))
+}
+
 /// Checks that a folder contains a run of this experiment, possibly with fewer rounds or seeds.
 pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now: &Table, config: &str) -> Result<(), Error> {
+    is_run(found, out)?;
     let holds = found.text();
-    if !matches!(found.holds, Holds::Unfinished | Holds::Finished) {
-        let what = format!("{} holds no interrupted run", out.display());
-        return Err(Error::new(RESUME, what, "the folder of an interrupted run, or no `resume` to begin one"));
-    }
     if let Some(other) = found.work().filter(|other| *other != purpose.work) {
         let work = purpose.work;
         let help = format!("the folder of a {work}, or the same call as for that {other}");

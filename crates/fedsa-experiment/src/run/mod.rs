@@ -339,6 +339,20 @@ pub(crate) fn of_results(experiment: Experiment, results: Results, seconds: f64)
     Ok(ran)
 }
 
+/// Checks that a folder may take a run, before anything is computed. Whether a run there is the same is not checked.
+///
+/// # Errors
+/// When it may not: it is not empty, or there is nothing to resume.
+pub fn check_folder(path: &Path, if_exists: IfExists) -> Result<(), Error> {
+    let found = folder::look(path)?;
+    found.refuse_own()?;
+    match (if_exists, found.holds) {
+        (IfExists::Resume, _) => earlier::is_run(&found, path),
+        (_, Holds::Nothing) | (IfExists::Overwrite, _) => Ok(()),
+        (IfExists::Refuse, _) => Err(is_taken(path, &found)),
+    }
+}
+
 /// Inspects a folder for a run, and returns how it ended, if it is the same and finished.
 fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, EndedRun>, Error> {
     let Target { path, if_exists, extra, purpose, parts } = target;

@@ -110,6 +110,13 @@ impl ActionLog {
         &self.phi[state as usize * self.m..][..self.m]
     }
 
+    /// Whether a row has each of the actions.
+    pub fn actions_taken(&self) -> Vec<bool> {
+        let mut taken = vec![false; self.actions];
+        self.taken.iter().for_each(|action| taken[*action as usize] = true);
+        taken
+    }
+
     /// The number of rows n.
     pub fn len(&self) -> usize {
         self.rewards.len()

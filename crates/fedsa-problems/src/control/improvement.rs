@@ -252,13 +252,14 @@ impl Improvement {
 
 fn require_mean(sampling: Sampling) -> Result<()> {
     let what = "iid or markov, and policies are improved with means over all logged rows";
-    require(sampling.kind == Law::Mean, "sampling.kind", what.into(), "mean")
+    require(sampling.kind == Law::Mean, "sampling.kind", what, "mean")
 }
 
 impl ProblemSettings for Improvement {
     fn check(&self) -> Result<()> {
         let (k, help) = (self.actions.len(), format!("a name for each action, between 1 and {MAX_ACTIONS}"));
         require((1..=MAX_ACTIONS).contains(&k), "actions", format!("{k} names"), &help)?;
+        require(self.actions.iter().all(|name| !name.is_empty()), "actions", "a name without letters", &help)?;
         let twice = self.actions.iter().enumerate().find(|(i, name)| self.actions[..*i].contains(name));
         require(twice.is_none(), "actions", twice.map_or(String::new(), |(_, name)| format!("{} twice", quoted(name))), &help)?;
         self.logs().check()
@@ -303,6 +304,17 @@ const BEYOND: f64 = 10.0;
 const SOLVES: usize = 200;
 
 impl Improving {
+    /// Checks that the rows have each action.
+    ///
+    /// # Errors
+    /// When there is one that no row has: nothing is known of its values.
+    pub fn check_actions(&self, names: &[String]) -> Result<()> {
+        let taken: Vec<Vec<bool>> = self.agents.iter().map(ActionLog::actions_taken).collect();
+        let never = (0..names.len()).find(|action| !taken.iter().any(|of| of[*action]));
+        let what = never.map_or(String::new(), |action| format!("{}: no row has this action, number {action}", quoted(&names[action])));
+        require(never.is_none(), "actions", what, "the actions that the logs have, in the order of their numbers")
+    }
+
     /// The agents' rows.
     pub fn logs(&self) -> &[ActionLog] {
         &self.agents

@@ -13,8 +13,8 @@ use crate::logs::left_out::LeftOutRows;
 use crate::logs::log::{Log, LoggedActions};
 use crate::logs::source::{LogSource, read_checked};
 
-/// The share of a log's episodes that may equal episodes of the fit. Short episodes in few states do by chance, and so few hardly move a value.
-const COINCIDENCES: f64 = 0.05;
+/// The share of a log's episodes that may equal episodes of the fit: short episodes in few states do by chance.
+const COINCIDENCES: f64 = 0.5;
 
 /// A policy that is a function of states: writes the probabilities of K actions.
 pub type StatePolicy<'a> = &'a (dyn Fn(&[f64], &mut [f64]) + Sync);
@@ -98,7 +98,7 @@ struct ByPolicy {
 /// The logs for the evaluation of this policy.
 ///
 /// # Errors
-/// When a log lacks a state column of the policy, cannot be read, or has more than a few episodes from which the policy was found.
+/// When a log lacks a state column of the policy, cannot be read, or most of its episodes are those from which the policy was found.
 pub(crate) fn by_policy(sources: Vec<Box<dyn LogSource>>, policy: &Arc<dyn KnownPolicy>) -> Result<Vec<Box<dyn LogSource>>> {
     let one = |source: Box<dyn LogSource>| -> Result<Box<dyn LogSource>> {
         let find = |name: &String| {

@@ -16,6 +16,8 @@
 //! The data of agent c depend on the seed and c only. Its rows are N(m_c, I) with `m_c ~ shift N(0, I/d)`. Its labels are 1 with
 //! probability `1 / (1 + exp(-x^T w_c))`, `w_c = w + spread u_c`, with w and `u_c ~ N(0, I/d)`.
 //!
+//! With `base_agents = B`, agent c has the data of agent c mod B.
+//!
 //! Samples are indices: uniform and independent, or along a chain that draws a new index with probability `1 / mixing_time`.
 
 use std::sync::Arc;
@@ -60,6 +62,10 @@ pub struct RandomLogistic {
     /// Difference of the agents' rows.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub shift: f64,
+    /// Distinct agents B: agent c copies agent c mod B.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub base_agents: Option<usize>,
     /// Mixing time, up to 1e9.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
@@ -77,6 +83,7 @@ fedsa::settings::setters! { RandomLogistic {
     with_ridge(ridge: f64) = ridge;
     with_spread(spread: f64) = spread;
     with_shift(shift: f64) = shift;
+    with_base_agents(base_agents: impl Into<Option<usize>>) = base_agents.into();
     with_mixing_time(mixing_time: f64) = mixing_time;
     with_seed(seed: u64) = seed;
     with_noise(noise: impl Into<Option<Noise>>) = noise.into();
@@ -84,7 +91,18 @@ fedsa::settings::setters! { RandomLogistic {
 
 impl Default for RandomLogistic {
     fn default() -> Self {
-        Self { agents: 10, dim: 10, points: 50, ridge: 0.1, spread: 1.0, shift: 0.5, mixing_time: 1.0, seed: 0, noise: None }
+        Self {
+            agents: 10,
+            dim: 10,
+            points: 50,
+            ridge: 0.1,
+            spread: 1.0,
+            shift: 0.5,
+            base_agents: None,
+            mixing_time: 1.0,
+            seed: 0,
+            noise: None,
+        }
     }
 }
 
@@ -125,6 +143,10 @@ impl ProblemSettings for RandomLogistic {
             "a positive number, which makes every loss strongly convex",
         )?;
         crate::check_spread(self.spread)?;
+        if let Some(base) = self.base_agents {
+            let divides = base > 0 && self.agents.is_multiple_of(base);
+            require(divides, "base_agents", base, &format!("a divisor of {} agents", self.agents))?;
+        }
         require((0.0..=1e300).contains(&self.shift), "shift", format!("{:?}", self.shift), "from 0 to 1e300")
     }
 
@@ -136,7 +158,8 @@ impl ProblemSettings for RandomLogistic {
         self.check()?;
         let mut s = stream(self.seed, Purpose::System, 1, ALL);
         let w: Vec<f64> = (0..self.dim).map(|_| s.normal() / (self.dim as f64).sqrt()).collect();
-        let values = (0..self.agents).flat_map(|c| self.rows(c, &w)).collect();
+        let distinct = self.base_agents.unwrap_or(self.agents);
+        let values = (0..self.agents).flat_map(|c| self.rows(c % distinct, &w)).collect();
         let parts = Parts {
             rows: Rows::Dense { d: self.dim, values },
             first: (0..=self.agents).map(|c| c * self.points).collect(),

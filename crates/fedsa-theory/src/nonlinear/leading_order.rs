@@ -15,21 +15,21 @@
 //! **Laws that are kept in a round** (`improve_every = "round"`). `J_c` in h is the derivative under a fixed law. The part of `C_c` that
 //! comes from the law acts from the next round on: it enters as `(p_c/H) sum_{l=1..H} C_c(l)`.
 //!
-//! **FedHSA.** The correction `G - g_c(theta_t, z_0)` is one sample (or the mean of some), repeated in all local steps. Local iterates spread with the covariance
-//! `S_h Cov_c S_h^T`, `S_h = eta sum_{k<h} (I + eta J_c)^k`, and their mean moves by
-//! `-J^-1 sum_c p_c gbar_c''[mean_h S_h Cov_c S_h^T] / 2`, which does not fall with N. Under laws that are kept in a round local operators
-//! are linear, and there is no such part. The noise of the correction in the variance, of order (eta H)^2, is left out.
+//! **Noise within a round** spreads local iterates, which moves their mean by an amount that does not fall with N (`local_noise`). Under
+//! laws that are kept in a round local operators are linear, and there is no such part. FedHSA's noise of the correction in the variance, of
+//! order (eta H)^2, is left out.
 
 use faer::Scale;
 
+use super::local_noise::{Curvature, LocalNoise};
 use super::{Kind, Near};
-use crate::markov::MarkovRule;
 use crate::markov::leading_order::{applied, continuous_lyapunov};
 use crate::phase::power_and_sum;
 use crate::unknown::unknown;
 use crate::{RoundSetting, work};
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
+use fedsa::method::Drift;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::sampling::{Law, Sampling};
 
@@ -45,50 +45,50 @@ pub struct NonlinearOrder {
     pub drift: Vec<f64>,
     /// The part of beta that noise causes (d).
     pub noise: Vec<f64>,
-    /// The bias by the spread of FedHSA's local iterates, not divided by eta (d).
-    pub spread: Vec<f64>,
+    /// The bias by the spread of local iterates within a round, not divided by eta: to leading order in eta, and with all powers of eta (d
+    /// each).
+    pub spread: [Vec<f64>; 2],
 }
 
 impl Near<'_> {
-    /// The leading order for a method, over a clear link with all agents and the server's step 1; FedHSA's correction is the mean of
-    /// `correction` samples.
+    /// The leading order for a method with this drift, over a clear link with all agents and the server's step 1.
     ///
     /// # Errors
     /// When the law of samples is not known, the root is not stable, or it takes too long.
-    pub fn leading_order(&self, sampling: Sampling, setting: &RoundSetting, rule: MarkovRule, correction: usize) -> Result<NonlinearOrder> {
-        let d = self.dim();
-        let (jacobian, keeps) = (self.mean_jacobian(), self.keeps_laws());
-        let a = -&jacobian;
+    pub fn leading_order(&self, sampling: Sampling, setting: &RoundSetting, method: Drift) -> Result<NonlinearOrder> {
+        let (d, keeps, is_sampled) = (self.dim(), self.keeps_laws(), sampling.kind != Law::Mean);
+        let a = -self.mean_jacobian();
         let (mut total, mut shift, mut drift) = (Mat::<f64>::zeros(d, d), vec![0.0; d], vec![0.0; d]);
+        let mut all = Mat::<f64>::zeros(d, d);
         let mut instants = Vec::new();
         for kind in &self.kinds {
-            if rule == MarkovRule::FedLsa {
+            if method == Drift::Zero {
                 let own = if keeps { self.kept_jacobian(kind)? } else { kind.jacobian.clone() };
                 linalg::add_scaled(&mut drift, kind.weight * (setting.local_steps as f64 - 1.0) / 2.0, &linalg::mat_vec(&own, &kind.mean));
             }
-            if sampling.kind == Law::Mean {
-                continue;
+            if is_sampled {
+                let noise = self.noise(kind, sampling, setting, keeps)?;
+                total += Scale(kind.square) * &noise.long_run;
+                all += Scale(kind.square) * &noise.instant;
+                linalg::add_scaled(&mut shift, 1.0, &noise.shift);
+                instants.push(noise.instant);
             }
-            let noise = self.noise(kind, sampling, setting, keeps)?;
-            total += Scale(kind.square) * &noise.long_run;
-            linalg::add_scaled(&mut shift, 1.0, &noise.shift);
-            instants.push(noise.instant);
         }
         let v1 = continuous_lyapunov(&a, &total)?;
-        for kind in &self.kinds {
-            linalg::add_scaled(&mut shift, 0.5 * kind.weight, &self.bend(kind, &v1)?);
-        }
-        let mut spread = vec![0.0; d];
-        // Under laws that are kept, local operators are linear: a spread of local iterates does not move their mean.
-        if rule == MarkovRule::FedHsa && sampling.kind != Law::Mean && !keeps {
-            let mut all = Mat::<f64>::zeros(d, d);
-            self.kinds.iter().zip(&instants).for_each(|(kind, instant)| all += Scale(kind.square) * instant);
-            for (kind, instant) in self.kinds.iter().zip(&instants) {
-                let of = Scale(kind.weight) * (&all + instant) - Scale(2.0 * kind.square) * instant;
-                linalg::add_scaled(&mut spread, 0.5 / correction as f64, &self.bend(kind, &self.spread(kind, &of, setting)?)?);
+        let mut spread = [vec![0.0; d], vec![0.0; d]];
+        for (kind, own) in self.kinds.iter().zip(&instants) {
+            let curvature = Curvature::new(self, kind, &self.steps())?;
+            linalg::add_scaled(&mut shift, 0.5 * kind.weight, &curvature.bend(&v1));
+            if !keeps {
+                let (weight, is_independent) = (kind.square / kind.weight, sampling.kind == Law::Iid);
+                let noise = LocalNoise { drift: method, own, all: &all, weight, is_independent };
+                for (spread, jacobian) in spread.iter_mut().zip([&Mat::zeros(d, d), &kind.jacobian]) {
+                    linalg::add_scaled(spread, kind.weight, &noise.shift(&curvature, jacobian, setting)?);
+                }
             }
         }
-        Ok(NonlinearOrder { v1, drift: linalg::solve(&a, &drift)?, noise: linalg::solve(&a, &shift)?, spread: linalg::solve(&a, &spread)? })
+        let spread = [linalg::solve(&a, &spread[0])?, linalg::solve(&a, &spread[1])?];
+        Ok(NonlinearOrder { v1, drift: linalg::solve(&a, &drift)?, noise: linalg::solve(&a, &shift)?, spread })
     }
 
     /// The sizes of steps for differences in each component.
@@ -97,7 +97,8 @@ impl Near<'_> {
     }
 
     fn law(&self, kind: &Kind, theta: &[f64]) -> Result<FiniteLaw<'_>> {
-        self.field.facts().law_at(kind.agent, theta).ok_or_else(|| unknown("the law of samples near the root"))
+        let facts = self.field.facts();
+        facts.law_at(kind.agent, theta).or_else(|| facts.law(kind.agent)).ok_or_else(|| unknown("the law of samples near the root"))
     }
 
     /// The derivative of the mean operator under the law of the root, d x d.
@@ -109,36 +110,6 @@ impl Near<'_> {
             (0..d).for_each(|i| jacobian[(i, j)] = difference[i] / (2.0 * step));
         }
         Ok(jacobian)
-    }
-
-    /// `gbar_c''[V]` (d) for a symmetric V, by differences of the Jacobian along its eigenvectors.
-    fn bend(&self, kind: &Kind, v: &Mat<f64>) -> Result<Vec<f64>> {
-        let d = self.dim();
-        let mut bend = vec![0.0; d];
-        let of = v.self_adjoint_eigen(faer::Side::Lower).map_err(|_| unknown("eigenvalues of a covariance"))?;
-        let values: Vec<f64> = (0..d).map(|k| of.S()[k]).collect();
-        let largest = values.iter().fold(0.0f64, |most, x| most.max(x.abs()));
-        let step = STEP * linalg::norm(self.root).max(1.0);
-        for (k, value) in values.iter().enumerate().filter(|(_, value)| value.abs() > 1e-15 * largest) {
-            work::charge((2 * d * self.field.facts().step_work().unwrap_or(d * d)) as f64)?;
-            let along: Vec<f64> = (0..d).map(|i| of.U()[(i, k)]).collect();
-            let slope = |sign: f64| linalg::mat_vec(&self.jacobian(kind, &linalg::along(self.root, sign * step, &along)), &along);
-            linalg::add_scaled(&mut bend, value / (2.0 * step), &linalg::minus(&slope(1.0), &slope(-1.0)));
-        }
-        Ok(bend)
-    }
-
-    /// `mean_h S_h C S_h^T`, d x d.
-    fn spread(&self, kind: &Kind, of: &Mat<f64>, setting: &RoundSetting) -> Result<Mat<f64>> {
-        let d = self.dim();
-        let step = Mat::<f64>::identity(d, d) + Scale(setting.step_size) * &kind.jacobian;
-        let (mut sum, mut mean) = (Mat::<f64>::zeros(d, d), Mat::<f64>::zeros(d, d));
-        for _ in 0..setting.local_steps {
-            work::charge(3.0 * (d as f64).powi(3))?;
-            mean += &sum * of * sum.transpose();
-            sum = &step * &sum + Scale(setting.step_size) * Mat::<f64>::identity(d, d);
-        }
-        Ok(Scale(1.0 / setting.local_steps as f64) * mean)
     }
 
     /// The noise of agents of a kind.

@@ -3,10 +3,11 @@
 //! With the agents' Jacobians `J_c` at theta*, the linear systems `A_c = -J_c`, `b_c = gbar_c(theta*) + A_c theta*` agree with the problem
 //! to first order and have the same root ([`Near::linearised`]). The radius of a round at theta* is that of these systems. The limit of
 //! FedLSA's rounds without noise is computed from the operators themselves ([`limit`]), and floors to leading order in the step size
-//! ([`leading_order`]).
+//! ([`leading_order`]); noise within a round counts with all powers of the step size (`local_noise`).
 
 pub mod leading_order;
 pub mod limit;
+mod local_noise;
 
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
@@ -17,7 +18,7 @@ use crate::unknown::unknown;
 use crate::work;
 
 /// The largest d.
-const MAX_DIM: usize = 300;
+const MAX_DIM: usize = 200;
 
 /// A problem near its root.
 pub struct Near<'a> {

@@ -77,9 +77,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::predict::{FloorCache, Regime};
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings as _;
     use fedsa::problem::Field;
+    use fedsa::problem::copies::CopyRule;
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedhsa::FedHsa;
     use fedsa_methods::fedlsa::FedLsa;
@@ -126,5 +128,74 @@ mod tests {
         let of = Forecast::new(&field, FedLsa::new(0.1, 5).shape());
         assert_eq!(rounding(&of.linear().unwrap().systems.root().unwrap()), 0.0);
         assert!(of.bias_rounding().unwrap() == rounding(&[1.0]));
+    }
+
+    /// TD learning of agents with five states each; chains and rewards differ.
+    fn td(agents: usize) -> Arc<dyn Field> {
+        let normalised = |mut p: Vec<Vec<f64>>| {
+            p.iter_mut().for_each(|row| {
+                let sum: f64 = row.iter().sum();
+                row.iter_mut().for_each(|p| *p /= sum);
+            });
+            p
+        };
+        let (mut all_a, mut all_b) = (Vec::new(), Vec::new());
+        for c in 0..agents {
+            let weight = |i: usize, j: usize| (1 + (i * i + 3 * j + 2 * c * i + c) % 7) as f64;
+            let p = normalised((0..5).map(|i| (0..5).map(|j| weight(i, j)).collect()).collect());
+            let mut law = vec![0.2; 5];
+            for _ in 0..1000 {
+                law = (0..5).map(|j| (0..5).map(|i| law[i] * p[i][j]).sum()).collect();
+            }
+            let phi = |i: usize| [0.5f64.sqrt(), 0.5f64.sqrt() * (2.0 * i as f64).cos()];
+            let (mut a, mut b) = (vec![vec![0.0; 2]; 2], vec![0.0; 2]);
+            for i in 0..5 {
+                let x = c as f64 + 1.0;
+                let reward = (i as f64).cos() + 2.0 * (x * (i as f64 + 1.0)).sin() + if c % 2 == 0 { 4.0 } else { -4.0 };
+                let next = |l: usize| (0..5).map(|j| p[i][j] * phi(j)[l]).sum::<f64>();
+                for (k, (row, b)) in a.iter_mut().zip(&mut b).enumerate() {
+                    let weight = law[i] * phi(i)[k];
+                    *b += weight * reward;
+                    row.iter_mut().enumerate().for_each(|(l, a)| *a += weight * (phi(i)[l] - 0.8 * next(l)));
+                }
+            }
+            all_a.push(a);
+            all_b.push(b);
+        }
+        let linear = LinearSystems::default().with_a(all_a).with_b(all_b);
+        linear.field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
+    }
+
+    /// The numbers are NumPy's.
+    #[test]
+    fn extrapolation_removes_the_first_orders_of_the_bias() {
+        let field = td(4);
+        let root = field.root().unwrap();
+        assert!((root[0] - 0.7713755908).abs() < 1e-9 && (root[1] + 1.0452882661).abs() < 1e-9, "{root:?}");
+        let bias = |eta: f64, copies| Forecast::new(&field, FedLsa::new(eta, 10).shape()).of_copies(copies).bias_sq().unwrap().sqrt();
+        for (copies, at, half) in
+            [(None, 0.0307371, 0.0152272), (Some(CopyRule::Two), 1.0347794e-3, 2.832409e-4), (Some(CopyRule::Three), 2.943e-4, 3.278e-5)]
+        {
+            for (eta, expected) in [(0.1, at), (0.05, half)] {
+                let found = bias(eta, copies);
+                assert!((found - expected).abs() < 2e-4 * expected, "{copies:?} {eta}: {found}");
+            }
+        }
+        // Methods without a bias have none.
+        assert_eq!(Forecast::new(&field, Scafflsa::new(0.1, 10).shape()).of_copies(Some(CopyRule::Two)).bias_sq().unwrap(), 0.0);
+    }
+
+    /// The steps of the copies must be stable, and noise of a combination is not known.
+    #[test]
+    fn a_combination_is_as_stable_as_its_largest_step() {
+        let field = td(4);
+        let of = |eta: f64, copies| Forecast::new(&field, FedLsa::new(eta, 2).shape()).of_copies(copies);
+        let largest = of(0.1, None).largest_stable_step().unwrap().step;
+        let regime = |share: f64, copies| FloorCache::default().outlook(&of(share * largest, copies)).regime();
+        assert_eq!(regime(0.4, None), Regime::Stable);
+        assert_eq!(regime(0.4, Some(CopyRule::Two)), Regime::Stable);
+        assert_eq!(regime(0.6, Some(CopyRule::Two)), Regime::MeanDiverges);
+        assert_eq!(regime(0.4, Some(CopyRule::Three)), Regime::MeanDiverges);
+        assert!(of(0.1, Some(CopyRule::Two)).floor().is_err());
     }
 }

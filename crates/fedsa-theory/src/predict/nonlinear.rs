@@ -6,12 +6,12 @@ use super::noise::rule_of;
 use super::round::Round;
 use super::{Forecast, no_steps, unknown};
 use crate::exact_mse::MeanSquare;
-use crate::markov::MarkovRule;
 use crate::nonlinear::Near;
 use crate::nonlinear::leading_order::NonlinearOrder;
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::method::Drift;
+use fedsa::problem::copies::CopyRule;
 use fedsa::sampling::Law;
 
 impl Forecast {
@@ -66,17 +66,18 @@ impl Forecast {
 
     /// The leading order of the floor, with the step size.
     pub(super) fn nonlinear_order(&self) -> Result<(NonlinearOrder, f64)> {
-        self.of_last()?;
+        if self.copies != Some(CopyRule::LinearTwin) {
+            self.of_last()?;
+        }
         let of = self.linearised()?;
         let round = of.linear()?;
         Self::is_undisturbed(&round)?;
         let drift = if self.sampling.kind == Law::Mean { self.shape.drift } else { of.drift_of_theta(&round) };
-        let (rule, correction) = match drift {
-            // Along a trajectory samples depend on each other: the formulas hold if the correction has the sample of the first step.
-            Drift::GlobalMemory { fresh } if self.sampling.kind != Law::Markov => (MarkovRule::FedHsa, fresh.max(1)),
-            drift => (rule_of(drift)?, 1),
-        };
-        let order = Near::new(&*self.field)?.leading_order(self.sampling, &round.setting, rule, correction)?;
+        // Along a trajectory samples depend on each other: the formulas hold if the correction has the sample of the first step.
+        if self.sampling.kind == Law::Markov || !matches!(drift, Drift::GlobalMemory { .. }) {
+            rule_of(drift)?;
+        }
+        let order = Near::new(&*self.field)?.leading_order(self.sampling, &round.setting, drift)?;
         Ok((order, round.setting.step_size))
     }
 
@@ -84,21 +85,22 @@ impl Forecast {
     pub(super) fn nonlinear_leading_order(&self) -> Result<MeanSquare> {
         let (order, eta) = self.nonlinear_order()?;
         let drift = order.drift.iter().map(|x| eta * x).collect();
-        Ok(mean_square(&order, eta, drift))
+        Ok(self.mean_square(&order, eta, drift, &order.spread[0]))
     }
 
-    /// The floor with the exact limit without noise, and noise to leading order.
+    /// The floor with the exact limit without noise; of noise the leading order, within a round all orders.
     pub(super) fn nonlinear_floor(&self) -> Result<MeanSquare> {
         let (order, eta) = self.nonlinear_order()?;
-        Ok(mean_square(&order, eta, self.nonlinear_bias()?))
+        Ok(self.mean_square(&order, eta, self.nonlinear_bias()?, &order.spread[1]))
     }
-}
 
-fn mean_square(order: &NonlinearOrder, eta: f64, mut bias: Vec<f64>) -> MeanSquare {
-    linalg::add_scaled(&mut bias, eta, &order.noise);
-    linalg::add_scaled(&mut bias, 1.0, &order.spread);
-    let trace: f64 = (0..bias.len()).map(|i| order.v1[(i, i)]).sum();
-    MeanSquare { bias, noise: eta * trace }
+    fn mean_square(&self, order: &NonlinearOrder, eta: f64, mut bias: Vec<f64>, spread: &[f64]) -> MeanSquare {
+        linalg::add_scaled(&mut bias, eta, &order.noise);
+        linalg::add_scaled(&mut bias, 1.0, spread);
+        let trace: f64 = (0..bias.len()).map(|i| order.v1[(i, i)]).sum();
+        // The noise of a difference from the linear twin is of higher order.
+        MeanSquare { bias, noise: if self.copies.is_some() { 0.0 } else { eta * trace } }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Numbers of S1 were computed apart from this code, with NumPy.
+//! Numbers of S1 and G were computed apart from this code, with NumPy.
 
 use std::sync::Arc;
 
@@ -7,9 +7,12 @@ use crate::Accuracy;
 use crate::predict::FloorCache;
 use fedsa::error::Error;
 use fedsa::kernel::Isa;
+use fedsa::linalg::Mat;
 use fedsa::method::MethodSettings as _;
-use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::law::FiniteLaw;
+use fedsa::problem::{Facts, Field, Problem, Sampled};
+use fedsa::random::Stream;
 use fedsa::sampling::Sampling;
 use fedsa_methods::fedhsa::FedHsa;
 use fedsa_methods::fedlin::FedLin;
@@ -151,4 +154,104 @@ fn with_one_step_a_policy_that_is_kept_in_the_round_changes_nothing() {
         is_near(round.noise, step.noise, 1e-9);
         assert!(linalg::distance_sq(&round.bias, &step.bias) < 1e-16 * linalg::norm_sq(&step.bias), "{round:?} {step:?}");
     }
+}
+
+/// Logistic losses of four types of agents with eight rows each.
+struct G {
+    weights: Vec<f64>,
+}
+
+impl G {
+    fn row(c: usize, j: usize) -> ([f64; 2], f64) {
+        let y = if (j + c % 4).is_multiple_of(3) { -1.0 } else { 1.0 };
+        let (k, j) = ((c % 4) as f64, j as f64);
+        ([2.0 * (j + 1.0 + k).cos(), 1.0 + 2.0 * (2.0 * j + 2.0 * k).sin()], y)
+    }
+}
+
+const RIDGE: f64 = 0.1;
+
+impl Problem for G {
+    type Obs = usize;
+    fn dim(&self) -> usize {
+        2
+    }
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+        *z = (8.0 * stream.uniform()) as usize;
+    }
+    fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
+        let (x, y) = Self::row(c, *z);
+        let pull = y / (1.0 + (y * (x[0] * theta[0] + x[1] * theta[1])).exp());
+        (0..2).for_each(|i| out[i] = pull * x[i] - RIDGE * theta[i]);
+    }
+    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+        let mut g = [0.0; 2];
+        out.fill(0.0);
+        for z in 0..8 {
+            self.apply(c, theta, &z, &mut g);
+            linalg::add_scaled(out, 0.125, &g);
+        }
+        true
+    }
+    fn facts(&self) -> &dyn Facts {
+        self
+    }
+}
+
+impl Facts for G {
+    fn kind_of(&self) -> Option<Vec<u32>> {
+        Some((0..self.weights.len() as u32).map(|c| c % 4).collect())
+    }
+    fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
+        Some(FiniteLaw::new(2, vec![0.125; 8], move |z, theta, out| self.apply(c, theta, &z, out)))
+    }
+    fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
+        *out = Mat::from_fn(2, 2, |i, j| if i == j { -RIDGE } else { 0.0 });
+        for z in 0..8 {
+            let x = Self::row(c, z).0;
+            let p = 1.0 / (1.0 + (x[0] * theta[0] + x[1] * theta[1]).exp());
+            *out -= Mat::from_fn(2, 2, |i, j| 0.125 * p * (1.0 - p) * x[i] * x[j]);
+        }
+        true
+    }
+}
+
+fn g(agents: usize) -> Arc<dyn Field> {
+    let problem = G { weights: vec![1.0 / agents as f64; agents] };
+    Arc::new(Sampled::new(problem, Sampling::default().with_kind(Law::Iid), Isa::best()).unwrap())
+}
+
+/// Noise within a round moves the mean of methods with control variates by an amount that does not fall with N. The numbers are NumPy's.
+#[test]
+fn control_variates_have_a_bias_that_more_agents_do_not_lower() {
+    let field = g(400);
+    let root = field.root().unwrap();
+    assert!((root[0] + 0.06713462).abs() < 1e-8 && (root[1] - 0.68115743).abs() < 1e-8, "{root:?}");
+    let order = Forecast::new(&field, Scafflsa::new(0.1, 10).shape()).nonlinear_order().unwrap().0;
+    for (i, (first, second)) in [(-0.01471271, -0.11930882), (0.08428259, 0.58012156)].into_iter().enumerate() {
+        is_near(400.0 * order.noise[i], first, 1e-6);
+        is_near(order.spread[0][i] / 0.01, second, 1e-6);
+    }
+    let bias = |field: &Arc<dyn Field>, shape| {
+        let of = Forecast::new(field, shape);
+        [of.leading_order_floor().unwrap().bias[1], of.floor().unwrap().bias[1]]
+    };
+    let [leading, closure] = bias(&field, Scafflsa::new(0.1, 10).shape());
+    is_near(leading, 0.005822, 1e-4);
+    is_near(closure, 0.004296, 2e-4);
+    let [leading, closure] = bias(&field, Scafflsa::new(0.05, 10).shape());
+    is_near(leading, 0.001461, 5e-4);
+    is_near(closure, 0.001242, 5e-4);
+    is_near(bias(&g(4), Scafflsa::new(0.025, 10).shape())[0], 0.000889, 1e-3);
+    // These are for infinitely many agents.
+    is_near(bias(&field, FedHsa::new(0.1, 10).shape())[0], 0.01896, 0.01);
+    is_near(bias(&field, FedLin::new(0.1, 10).shape())[0], 0.02607, 0.01);
+    // One agent's correction is 0.
+    let one = g(1);
+    let alone = bias(&one, FedLsa::new(0.1, 10).shape());
+    let corrected = bias(&one, FedHsa::new(0.1, 10).shape());
+    assert!((0..2).all(|k| (alone[k] - corrected[k]).abs() < 1e-9 * alone[k].abs()), "{alone:?} {corrected:?}");
 }

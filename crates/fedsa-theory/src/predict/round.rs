@@ -218,10 +218,18 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn bias_sq(&self) -> Result<f64> {
-        self.stoppable(|| {
-            let bias = if self.is_nonlinear() { self.nonlinear_bias() } else { self.bias(&self.linear()?) };
-            Ok(linalg::norm_sq(&bias?))
-        })
+        self.stoppable(|| Ok(linalg::norm_sq(&self.bias_of_copies()?)))
+    }
+
+    /// The limit of the output without noise, minus theta* (d): the combination of those of its copies.
+    fn bias_of_copies(&self) -> Result<Vec<f64>> {
+        let bias = |of: &Self| if of.is_nonlinear() { of.nonlinear_bias() } else { of.bias(&of.linear()?) };
+        let Some(rule) = self.copies else { return bias(self) };
+        let mut sum = vec![0.0; self.field.dim()];
+        for (a, step) in rule.coefficients().iter().zip(rule.steps()) {
+            linalg::add_scaled(&mut sum, *a, &bias(&self.clone().with_steps_times(*step))?);
+        }
+        Ok(sum)
     }
 }
 

@@ -25,6 +25,19 @@ impl Forecast {
         Self { shape: MethodShape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
     }
 
+    /// The same forecast of one copy of theta, with steps of this multiple.
+    #[must_use]
+    pub(super) fn with_steps_times(self, factor: f64) -> Self {
+        let eta = self.shape.step_size.largest();
+        Self { copies: None, ..if factor == 1.0 { self } else { self.with_step(factor * eta) } }
+    }
+
+    /// The forecast of the copy of theta with the largest step, if there are copies with other steps.
+    pub(super) fn of_largest_copy(&self) -> Option<Self> {
+        let largest = self.copies?.steps().iter().copied().fold(1.0, f64::max);
+        (largest > 1.0).then(|| self.clone().with_steps_times(largest))
+    }
+
     /// The same forecast with another number of local steps; with random talk, another mean number.
     #[must_use]
     pub fn with_local_steps(self, h: u64) -> Self {

@@ -137,7 +137,8 @@ impl Coordinator {
             absent: Vec::new(),
             replies: Replies::none(),
             ledger: Ledger::default(),
-            output: Output::new(federation.output(), federation.start(), seed),
+            output: Output::new(federation.output(), federation.start(), seed)
+                .combining(federation.combination().cloned(), federation.start()),
             diverged: None,
             end: ServerEnd::new(federation.uplink(), seed, n),
             acknowledged: Acknowledged::default(),

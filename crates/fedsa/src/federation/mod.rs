@@ -17,6 +17,7 @@ use crate::linalg::norm_sq;
 use crate::local::Client;
 use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, check_link};
 use crate::problem::Field;
+use crate::problem::copies::Combination;
 use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
 use crate::secure::{MAX_PAIRED, PublicKey, SumGrid};
@@ -32,6 +33,8 @@ pub struct Federation {
     seed: u64,
     start: Arc<[f64]>,
     output: OutputRule,
+    /// The combination of copies of theta that is the output, if start has copies.
+    combination: Option<Arc<Combination>>,
     /// `||theta*||`, or 0.
     root: f64,
     problem: Option<Arc<Description>>,
@@ -93,6 +96,7 @@ impl Federation {
             seed,
             start,
             output: OutputRule::Last,
+            combination: None,
             root: 0.0,
             problem: None,
             rules: AnswerRules::default(),
@@ -124,6 +128,12 @@ impl Federation {
     #[must_use]
     pub fn with_output(self, output: OutputRule) -> Self {
         Self { output, ..self }
+    }
+
+    /// Sets the combination of copies of theta that is the output.
+    #[must_use]
+    pub fn combining(self, combination: Combination) -> Self {
+        Self { combination: Some(Arc::new(combination)), ..self }
     }
 
     /// Sets the root, d components, for the test of divergence; by default it uses only `theta_0` ([`crate::coordinator::DIVERGED`]).
@@ -276,6 +286,11 @@ impl Federation {
     /// The output rule.
     pub fn output(&self) -> OutputRule {
         self.output
+    }
+
+    /// The combination of copies of theta that is the output.
+    pub(crate) fn combination(&self) -> Option<&Combination> {
+        self.combination.as_deref()
     }
 
     /// The larger of `||theta_0||` and `||theta*||`.

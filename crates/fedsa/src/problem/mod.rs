@@ -6,6 +6,7 @@
 pub mod arrays;
 pub mod batched;
 pub mod calls;
+pub mod copies;
 pub mod facts;
 pub mod law;
 pub mod linear_operators;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::problem::copies::Combination;
 use crate::random::{ALL, Purpose, stream};
 
 /// The output of a method: a function of the server's iterates.
@@ -30,6 +31,8 @@ pub struct Output {
     /// `W_t / w_t`, the sum of weights over the last one.
     total: f64,
     seed: u64,
+    /// The combination of copies, and its value so far.
+    combined: Option<(Combination, Vec<f64>)>,
 }
 
 impl Output {
@@ -37,7 +40,17 @@ impl Output {
     pub fn new(rule: OutputRule, start: &[f64], seed: u64) -> Self {
         let mean = if rule == OutputRule::Last { Vec::new() } else { start.to_vec() };
         // theta_0 has weight w_0, the sum of all weights so far.
-        Self { rule, count: 0, mean, total: 1.0, seed }
+        Self { rule, count: 0, mean, total: 1.0, seed, combined: None }
+    }
+
+    /// The output that combines copies of theta.
+    #[must_use]
+    pub fn combining(mut self, combination: Option<Combination>, start: &[f64]) -> Self {
+        self.combined = combination.map(|combination| {
+            let value = combination.of(start);
+            (combination, value)
+        });
+        self
     }
 
     /// The number of stored numbers.
@@ -47,6 +60,14 @@ impl Output {
 
     /// Adds `theta_t`.
     pub fn see(&mut self, theta: &[f64], t: u64) {
+        self.add(theta, t);
+        if let Some((combination, mut value)) = self.combined.take() {
+            value.clone_from(&combination.of(self.of_iterates(theta)));
+            self.combined = Some((combination, value));
+        }
+    }
+
+    fn add(&mut self, theta: &[f64], t: u64) {
         let counts = match self.rule {
             OutputRule::Last => return,
             OutputRule::Average => true,
@@ -72,6 +93,13 @@ impl Output {
 
     /// The output when the server's iterate is `theta`.
     pub fn value<'a>(&'a self, theta: &'a [f64]) -> &'a [f64] {
+        match &self.combined {
+            Some((_, value)) => value,
+            None => self.of_iterates(theta),
+        }
+    }
+
+    fn of_iterates<'a>(&'a self, theta: &'a [f64]) -> &'a [f64] {
         if self.count == 0 { theta } else { &self.mean }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::{Result, require};
+use fedsa::problem::copies::CopyRule;
 use fedsa::record::OutputRule;
 use fedsa::settings::choice;
 use schemars::JsonSchema;
@@ -81,6 +82,23 @@ pub enum OutputSpec {
         #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
         tail: f64,
     },
+    /// Runs with the steps eta, 2 eta and, of three, 4 eta on the same samples, combined so that the bias is smaller.
+    Extrapolated {
+        /// Runs: 2 or 3.
+        #[schemars(range(min = 2, max = 3))]
+        extrapolate: usize,
+        /// The averaged share of the rounds; the last iterate without it.
+        #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+        tail: Option<f64>,
+    },
+    /// theta* plus the difference from a linear twin, a run of the linearised problem on the same samples. It shows small biases.
+    Twin {
+        /// True.
+        linear_twin: bool,
+        /// The averaged share of the rounds; the last iterate without it.
+        #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+        tail: Option<f64>,
+    },
     /// One iterate, drawn with weights `Q^-(t+1)` (\[T\] Theorem 5.3: `Q = 1 - alpha mu / 2`).
     Weighted {
         /// Q, in (0, 1].
@@ -89,7 +107,7 @@ pub enum OutputSpec {
     },
 }
 
-/// The table form of `output`; exactly one key must be given.
+/// The table form of `output`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OutputTable {
@@ -97,14 +115,20 @@ struct OutputTable {
     tail: Option<f64>,
     /// One iterate, drawn with weights `q^-(t+1)` for this q.
     weighted: Option<f64>,
+    /// The number of runs with other steps.
+    extrapolate: Option<usize>,
+    /// Whether to subtract a linear twin.
+    linear_twin: Option<bool>,
 }
 
-choice!(OutputSpec, "\"last\", \"average\", { tail = SHARE } or { weighted = Q }",
+choice!(OutputSpec, "\"last\", \"average\", { tail = SHARE }, { weighted = Q }, { extrapolate = 2 } or { linear_twin = true }",
     text OutputName => |name| Ok(OutputSpec::Name(name)),
     table OutputTable => |table| match table {
-        OutputTable { tail: Some(tail), weighted: None } => Ok(OutputSpec::Tail { tail }),
-        OutputTable { tail: None, weighted: Some(weighted) } => Ok(OutputSpec::Weighted { weighted }),
-        _ => Err("one of tail and weighted"),
+        OutputTable { tail, weighted: None, extrapolate: Some(extrapolate), linear_twin: None } => Ok(OutputSpec::Extrapolated { extrapolate, tail }),
+        OutputTable { tail, weighted: None, extrapolate: None, linear_twin: Some(true) } => Ok(OutputSpec::Twin { linear_twin: true, tail }),
+        OutputTable { tail: Some(tail), weighted: None, extrapolate: None, linear_twin: None } => Ok(OutputSpec::Tail { tail }),
+        OutputTable { tail: None, weighted: Some(weighted), extrapolate: None, linear_twin: None } => Ok(OutputSpec::Weighted { weighted }),
+        _ => Err("one of tail, weighted, extrapolate and linear_twin; tail also with one of the last two"),
     },
 );
 
@@ -133,7 +157,8 @@ impl OutputSpec {
         match self {
             OutputSpec::Name(OutputName::Last) => Ok(OutputRule::Last),
             OutputSpec::Name(OutputName::Average) => Ok(OutputRule::Average),
-            OutputSpec::Tail { tail } => {
+            OutputSpec::Extrapolated { tail: None, .. } | OutputSpec::Twin { tail: None, .. } => Ok(OutputRule::Last),
+            OutputSpec::Tail { tail } | OutputSpec::Extrapolated { tail: Some(tail), .. } | OutputSpec::Twin { tail: Some(tail), .. } => {
                 require(tail > 0.0 && tail <= 1.0, "output.tail", tail, "a share in (0, 1]")?;
                 Ok(OutputRule::TailAfter(((1.0 - tail) * rounds as f64).round() as u64))
             }
@@ -141,6 +166,23 @@ impl OutputSpec {
                 require(weighted > 0.0 && weighted <= 1.0, "output.weighted", weighted, "in (0, 1]")?;
                 Ok(OutputRule::Weighted(weighted))
             }
+        }
+    }
+}
+
+impl OutputSpec {
+    /// The copies of theta whose combination is the output, if it is one.
+    ///
+    /// # Errors
+    /// When their number is not 2 or 3.
+    pub fn copies(self) -> Result<Option<CopyRule>> {
+        match self {
+            OutputSpec::Extrapolated { extrapolate, .. } => {
+                require((2..=3).contains(&extrapolate), "output.extrapolate", extrapolate, "2 or 3")?;
+                Ok(Some(if extrapolate == 2 { CopyRule::Two } else { CopyRule::Three }))
+            }
+            OutputSpec::Twin { .. } => Ok(Some(CopyRule::LinearTwin)),
+            _ => Ok(None),
         }
     }
 }
