@@ -55,6 +55,23 @@ fn a_copy_has_the_bits_of_a_run_with_its_step() {
     }
 }
 
+/// A run that is saved and goes on has the output of one that is not, and runs without copies refuse its states.
+#[test]
+fn a_restored_run_of_copies_goes_on_to_the_same_bits() {
+    let base = field(&RandomLogistic::default().with_agents(3).with_dim(2).with_points(9), Law::Markov);
+    let (start, method) = ([0.5, -0.5], &methods(0.05)[1]);
+    for output in [OutputRule::Last, OutputRule::TailAfter(3)] {
+        let whole = copied(&base, CopyRule::Three, &**method, output, &start, 9);
+        let half = copied(&base, CopyRule::Three, &**method, output, &start, 4);
+        let mut run = copied(&base, CopyRule::Three, &**method, output, &start, 0);
+        run.restore(&half.save().unwrap()).unwrap();
+        assert_eq!(bits(run.output()), bits(half.output()));
+        (0..5).for_each(|_| run.step());
+        assert_eq!(bits(run.output()), bits(whole.output()));
+        assert!(run_for(&base, &**method, 5, &start, 4).restore(&half.save().unwrap()).is_err());
+    }
+}
+
 /// Averages are combined as iterates are.
 #[test]
 fn averages_of_copies_are_combined() {

@@ -50,6 +50,8 @@ fn wrong_types_are_told_with_the_value() {
     refused_edit("label = \"FedLSA\"", "expect = \"divergs\"", &["method[0].expect: unknown value `divergs`; did you mean `diverges`?"]);
     refused_edit("label = \"FedLSA\"", "output = \"mean\"", &["method[0].output: unknown value `mean`", "one of last, average"]);
     refused_edit("label = \"FedLSA\"", "output = { tail = 1.5 }", &["method[0].output.tail: 1.5 is not accepted", "a share in (0, 1]"]);
+    refused_edit("label = \"FedLSA\"", "output = { extrapolate = 4 }", &["method[0].output.extrapolate: 4 is not accepted", "2 or 3"]);
+    refused_edit("label = \"FedLSA\"", "output = { linear_twin = true }", &["method[0].output.linear_twin: ", "a nonlinear problem"]);
     refused_end("[figure]\ny_range = 3", "y_range = 3", &["figure.y_range: 3 is not accepted", "a list of two"]);
     refused_end("[figure]\ny = 3", "y = 3", &["figure.y: 3 is not accepted", "the name of a metric"]);
     refused_end("[[sweep]]\nkey = \"run.rounds\"\nvalues = 3", "values = 3", &["sweep[0].values: 3 is not accepted", "a list"]);

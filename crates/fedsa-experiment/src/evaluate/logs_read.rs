@@ -5,7 +5,6 @@ use fedsa_problems::logs::log_summary::EpisodeSummary;
 use fedsa_problems::logs::survey::Surveyed;
 use serde_json::{Value as Json, json};
 
-
 /// The content of the logs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

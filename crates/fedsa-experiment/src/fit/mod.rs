@@ -78,6 +78,33 @@ impl Fit {
     /// Takes data sets in memory, one per agent for the partition `files`, and builds the problem. The experiment names no data: its
     /// settings can be read again, but not run without them.
     ///
+    /// ```
+    /// use fedsa::cancel::Cancel;
+    /// use fedsa_problems::rows::dataset::{Columns, Dataset, Labels, Rows};
+    /// use fedsa_experiment::fit::Fit;
+    /// use fedsa_experiment::run::RunOutcome;
+    /// use fedsa_experiment::{FitSettings, RunSettings, Unobserved};
+    ///
+    /// // y = 1 where x_0 > x_1, but for every tenth row.
+    /// let x: Vec<f64> = (0..400).map(|i| f64::from(i * 37 % 101) / 50.0 - 1.0).collect();
+    /// let y = x.chunks(2).enumerate().map(|(i, x)| f64::from(u8::from((x[0] > x[1]) != (i % 10 == 0)))).collect();
+    /// let rows = Dataset {
+    ///     name: "mine".into(),
+    ///     rows: Rows::Dense { d: 2, values: x },
+    ///     columns: Columns::Named(vec!["x_0".into(), "x_1".into()]),
+    ///     targets: Some(Labels::Numbers(y)),
+    ///     groups: None,
+    ///     texts: Vec::new(),
+    ///     notes: Vec::new(),
+    /// };
+    /// let settings = FitSettings { agents: Some(4), ridge: Some(1e-3), method: Some("newton".into()), ..FitSettings::default() };
+    /// let RunOutcome::Done(fitted) = Fit::of_sets(&settings, vec![rows], &Cancel::never())?.run(RunSettings::default(), &Unobserved, &Cancel::never())? else {
+    ///     unreachable!()
+    /// };
+    /// assert!(fitted.gradient_norm < 1e-9 && fitted.theta()[0] > 0.0 && fitted.theta()[1] < 0.0);
+    /// # Ok::<(), fedsa::error::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Fit::new`]; when the settings also name data (key `data`).
     pub fn of_sets(settings: &FitSettings, sets: Vec<Dataset>, cancel: &Cancel) -> Result<Self, Error> {

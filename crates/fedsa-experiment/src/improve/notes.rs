@@ -6,8 +6,8 @@ use fedsa_evaluate::policy_value::{FEWEST_EPISODES, MAX_FEATURES, PossibleValues
 use fedsa_problems::control::improvement::PolicyEnding;
 
 use super::ImproveData;
-use crate::evaluate::left_out;
 use super::ridge::RidgeReason;
+use crate::evaluate::left_out;
 use crate::numbers::{digits, number, percent};
 
 /// Pairs with fewer rows behind them count as rare.
@@ -26,7 +26,10 @@ pub(super) fn of(data: &ImproveData, ending: PolicyEnding, value: Option<&Improv
             } else {
                 "there are no held-out episodes with a start whose value is known".into()
             };
-            vec![Note::new(NoteCode::PolicyValueUnknown, format!("nothing says whether the new policy is better than the one that acted: {why}"))]
+            vec![Note::new(
+                NoteCode::PolicyValueUnknown,
+                format!("nothing says whether the new policy is better than the one that acted: {why}"),
+            )]
         }
     };
     notes.extend(left_out(&data.read.left_out));

@@ -28,7 +28,9 @@ impl StateFunction for PolicyOfStates<'_> {
         "Policy"
     }
     fn labels(&self) -> Vec<String> {
-        ["value of the chosen action", "number of the chosen action", "rows behind it in its features, as a power of 10"].map(String::from).to_vec()
+        ["value of the chosen action", "number of the chosen action", "rows behind it in its features, as a power of 10"]
+            .map(String::from)
+            .to_vec()
     }
     fn at(&self, state: &[f64]) -> Vec<f64> {
         let (mut phi, mut q) = (vec![0.0; self.map.len()], vec![0.0; self.actions.len()]);

@@ -36,7 +36,11 @@ pub fn episodes(log: &Log) -> Result<Vec<Range<usize>>> {
 fn numbers(log: &Log) -> Result<&[i64]> {
     log.episode.as_deref().ok_or_else(|| {
         let what = format!("{} has no column `episode`", quoted(&log.name));
-        Error::data("holdout", what, "logs whose column `episode` numbers the episodes, because whole episodes are held out; or a holdout of 0")
+        Error::data(
+            "holdout",
+            what,
+            "logs whose column `episode` numbers the episodes, because whole episodes are held out; or a holdout of 0",
+        )
     })
 }
 
