@@ -173,6 +173,9 @@ def test_policies_are_evaluated_on_other_episodes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     program("evaluate", *new, "--policy", policy, "--gamma", "0.9", "--features", "fourier:3", "--out", out, "-q")
     assert json.loads((out / "weights.json").read_text())["theta"] == value.weights_.tolist()
+    # Files and arrays are the same.
+    arrays = [walks(step, 10 + c, 400) for c, step in enumerate((0.1, 0.2))]
+    assert fedsa.ValueFunction(policy=policy, **settings).fit(arrays).value("importance").all == value.value("importance").all
     with pytest.raises(InputError, match="found from .* of the 60 episodes"):
         fedsa.ValueFunction(policy=policy, **settings).fit(old)
     without = walks(0.1, 10, with_behaviour=False)
@@ -210,6 +213,9 @@ def test_policies_are_functions_and_have_values() -> None:
     assert q.value(states, lambda states: np.full((len(states), 2), 0.5)) == pytest.approx(q.q(states).mean(axis=1))
     with pytest.raises(InputError, match="shape"):
         q.value(states, lambda states: np.ones(len(states)))
+    for wrong in (0.7, -1.0):
+        with pytest.raises(InputError, match="no probabilities"):
+            q.value(states, lambda states: np.full((len(states), 2), wrong))
 
 
 def test_policies_have_pictures() -> None:
@@ -226,6 +232,11 @@ def test_policies_have_pictures() -> None:
 
 def test_wrong_actions_are_refused() -> None:
     log = walks(0.2, 0)
+    with pytest.raises(InputError, match="no row has this action"):
+        fedsa.PolicyImprovement(actions=["left", "right", "jump"]).fit([log])
+    for names, what in (("left,right", "left,right"), (["left", 1], "left"), ([], "no names")):
+        with pytest.raises(InputError, match=what):
+            fedsa.PolicyImprovement(actions=names).fit([log])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="action"):
         fedsa.PolicyImprovement(actions=["only"]).fit([log])
     with pytest.raises(InputError, match="2 is none of the 2 actions"):

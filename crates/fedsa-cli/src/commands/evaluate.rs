@@ -11,14 +11,13 @@ use fedsa_experiment::evaluate::{AUTO, FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::made::takes;
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::run::check_folder;
 use fedsa_experiment::{Kinds, Plan};
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::logs::log::Log;
 use fedsa_problems::logs::source::Inputs;
 
 use super::progress::Watcher;
-use super::run::{ended, finished, if_exists, settings as run_settings};
+use super::run::{check_out, ended, finished, if_exists, settings as run_settings};
 use super::{changes, count, duration, episodes, federation, holdout, lacking, megabits, say, signals, table_lines};
 use crate::args::EvaluateArgs;
 use crate::hints;
@@ -51,9 +50,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         return Err(Error::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     let (out, common) = (&args.out, &args.common);
-    if args.task.federation.is_none() {
-        check_folder(out, if_exists(common.resume, common.overwrite))?;
-    }
+    check_out(&args.task, &args.out, &args.common)?;
     let evaluation = Evaluation::new(&settings(args, kinds), signals::cancel())?;
     if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_evaluation(&evaluation)?);

@@ -16,7 +16,7 @@ use fedsa_problems::rows::preparation::targets::Targets;
 
 use super::progress::Watcher;
 use super::results::table;
-use super::run::{ended, finished, if_exists, settings as run_settings};
+use super::run::{check_out, ended, finished, if_exists, settings as run_settings};
 use super::{changes, count, federation, lacking, megabits, say, signals};
 use crate::args::FitArgs;
 
@@ -49,6 +49,7 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
 }
 
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
+    check_out(&args.task, &args.out, &args.common)?;
     let fit = Fit::new(&settings(args, kinds), signals::cancel())?;
     if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_fit(&fit)?);

@@ -9,11 +9,10 @@ use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
 use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch, RidgeReason, value_in_words};
 use fedsa_experiment::numbers;
-use fedsa_experiment::run::check_folder;
 use fedsa_problems::logs::log::Log;
 
 use super::progress::Watcher;
-use super::run::{ended, finished, if_exists, settings as run_settings};
+use super::run::{check_out, ended, finished, if_exists, settings as run_settings};
 use super::{changes, count, episodes, federation, megabits, say, signals, table_lines};
 use crate::args::ImproveArgs;
 
@@ -24,9 +23,7 @@ use crate::args::ImproveArgs;
 pub fn improve(args: &ImproveArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (out, common) = (&args.out, &args.common);
     let settings = settings(args, kinds);
-    if args.task.federation.is_none() {
-        check_folder(out, if_exists(common.resume, common.overwrite))?;
-    }
+    check_out(&args.task, &args.out, &args.common)?;
     let search = PolicySearch::new(&settings, signals::cancel())?;
     if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_improvement(&search)?);

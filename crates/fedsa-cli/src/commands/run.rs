@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use fedsa::error::Error;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::execute::Interrupted;
-use fedsa_experiment::run::{EndedRun, Job, Ran, RunOutcome};
+use fedsa_experiment::run::{EndedRun, Job, Ran, RunOutcome, check_folder};
 use fedsa_experiment::{IfExists, Kinds, RunSettings};
 
 use super::progress::Watcher;
 use super::results::{failures, report};
 use super::signals::{self, Phase};
 use super::{count, load, say, say_json, warn};
-use crate::args::{Common, RunArgs};
+use crate::args::{Common, RunArgs, TaskArgs};
 use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 
 /// Runs the command.
@@ -93,6 +93,11 @@ pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
         (false, true) => IfExists::Overwrite,
         (false, false) => IfExists::Refuse,
     }
+}
+
+/// Checks the folder of a task before its data are read. A task of a federation has none.
+pub fn check_out(task: &TaskArgs, out: &Path, common: &Common) -> Result<(), Error> {
+    if task.federation.is_some() { Ok(()) } else { check_folder(out, if_exists(common.resume, common.overwrite)) }
 }
 
 /// Reports a run whose files are written. Returns the exit status, and the number of excused checks and outcomes.

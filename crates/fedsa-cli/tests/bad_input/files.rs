@@ -224,6 +224,12 @@ fn folders_that_cannot_be_written_are_named() {
 fn a_folder_that_holds_another_run_is_not_touched() {
     let folder = Folder::with(SMALL);
     refused(&folder, &["run", "small.toml", "--resume"], &["out/small holds no interrupted run"]);
+    // Before any log is read.
+    for command in ["evaluate", "fit", "improve"] {
+        let actions = if command == "improve" { &["--actions", "a,b"][..] } else { &[] };
+        let args = [&[command, "nothing.csv", "--out", "missing", "--resume"][..], actions].concat();
+        refused(&folder, &args, &["missing holds no interrupted run"]);
+    }
     folder.run(&["run", "small.toml"]).exits(0);
     refused(&folder, &["run", "small.toml"], &["out/small holds a finished run", "--resume", "--overwrite"]);
     let other = ["run", "small.toml", "--resume", "--rounds", "10"];

@@ -376,6 +376,16 @@ fn states_are_kept_once() {
 }
 
 #[test]
+fn an_action_that_no_row_has_is_named() {
+    let mut only_first = walk(0);
+    only_first.actions.as_mut().unwrap().taken.fill(0);
+    let check = |logs: Vec<Log>| improving(&settings(0.1), logs).check_actions(&["stay".into(), "go".into()]);
+    assert!(check(vec![only_first.clone(), only_first.clone()]).unwrap_err().to_string().contains("go: no row has this action, number 1"));
+    // Each agent's own rows need not have all.
+    check(vec![only_first, walk(1)]).unwrap();
+}
+
+#[test]
 fn what_cannot_be_improved_is_refused() {
     let refused = |settings: &Improvement, law| {
         let sampling = Sampling::default().with_kind(law);
