@@ -1544,10 +1544,10 @@ class FedNL(Method):
 
     Parameters
     ----------
-    compressor : Literal["rank-1", "top-k", "rand-k", "natural", "full"], optional
+    compressor : Literal["rank-1", "top-k", "top-lek", "rand-k", "rand-seq-k", "natural", "full"], optional
         Compressor of Hessian corrections. By default ``'top-k'``.
     k : int, optional
-        Entries of ``top-k`` or ``rand-k``; 8 d by default.
+        Entries of ``top-k``, ``top-lek``, ``rand-k`` or ``rand-seq-k``; 8 d by default.
     pair_bits : int, optional
         Bits per component of ``rank-1`` vectors; 64 by default.
     option : Literal["projection", "shift"], optional
@@ -1568,6 +1568,8 @@ class FedNL(Method):
         Armijo constant. By default ``0.0001``.
     participants : int, optional
         Participants; all by default. Not with ``line_search``.
+    fresh : bool, optional
+        The step of a round uses the corrections of the round.
     label : str, optional
         The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1593,7 +1595,7 @@ class FedNL(Method):
     def __init__(
         self,
         *,
-        compressor: Literal["rank-1", "top-k", "rand-k", "natural", "full"] = 'top-k',
+        compressor: Literal["rank-1", "top-k", "top-lek", "rand-k", "rand-seq-k", "natural", "full"] = 'top-k',
         k: int | None = None,
         pair_bits: int | None = None,
         option: Literal["projection", "shift"] = 'shift',
@@ -1605,6 +1607,7 @@ class FedNL(Method):
         halvings: int = 20,
         decrease: float = 0.0001,
         participants: int | None = None,
+        fresh: bool | None = None,
         label: str | None = None,
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,

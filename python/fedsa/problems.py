@@ -546,6 +546,8 @@ class RandomLogistic(Problem):
         Difference of the agents' labels. By default ``1.0``.
     shift : float, optional
         Difference of the agents' rows. By default ``0.5``.
+    base_agents : int, optional
+        Distinct agents B: agent c copies agent c mod B.
     mixing_time : float, optional
         Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
@@ -571,6 +573,7 @@ class RandomLogistic(Problem):
         ridge: float = 0.1,
         spread: float = 1.0,
         shift: float = 0.5,
+        base_agents: int | None = None,
         mixing_time: float = 1.0,
         seed: int = 0,
         noise: Mapping[str, Any] | None = None,

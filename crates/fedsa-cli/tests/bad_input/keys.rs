@@ -336,9 +336,9 @@ fn settings_without_effect_are_refused() {
     refused_edit(
         "label = \"FedLSA\"",
         "output = { tail = 0.5, weighted = 0.9 }",
-        &["method[0].output: { tail = 0.5, weighted = 0.9 } is not accepted", "one of tail and weighted"],
+        &["method[0].output: { tail = 0.5, weighted = 0.9 } is not accepted", "one of tail, weighted, extrapolate"],
     );
-    refused_edit("label = \"FedLSA\"", "output = {}", &["method[0].output: {} is not accepted", "one of tail and weighted"]);
+    refused_edit("label = \"FedLSA\"", "output = {}", &["method[0].output: {} is not accepted", "one of tail, weighted, extrapolate"]);
     refused_edit(
         "kind = \"iid\"",
         "kind = \"iid\"\nstart = { state = 1 }",

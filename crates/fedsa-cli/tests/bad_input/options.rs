@@ -188,7 +188,11 @@ fn flags_of_evaluate_are_named_in_its_messages() {
             step,
         ])
         .exits(0);
-    refused(&folder, &["evaluate", "a.csv", "--features", "forier:3"], &["--features: `forier:3` names no features", "fourier:ORDER"]);
+    refused(
+        &folder,
+        &["evaluate", "a.csv", "--features", "forier:3", "--overwrite"],
+        &["--features: `forier:3` names no features", "fourier:ORDER"],
+    );
 }
 
 #[test]

@@ -356,7 +356,7 @@ fn overflow_is_not_convergence() {
     let output = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--gamma", "0.9", "--max-rounds", "30"]);
     assert!(output.status == 1 || output.status == 2, "{}", output.stdout);
     assert!(!output.stdout.contains("converged: reached"), "{}", output.stdout);
-    let message = folder.run(&["evaluate", "a.csv", "--tol", "inf"]).exits(2).message();
+    let message = folder.run(&["evaluate", "a.csv", "--tol", "inf", "--overwrite"]).exits(2).message();
     assert!(message.contains("--tol: inf") && message.contains("finite"), "{message}");
 }
 

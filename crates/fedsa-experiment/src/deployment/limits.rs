@@ -47,7 +47,7 @@ pub const LIMITS: &[Limit] = &[
     limit("method", "all", "a federation runs one method", "one method"),
     limit("controls", "all", "the root is not known before a federation", "no initial controls"),
     limit("seeds", "all", "a federation runs one seed", "one seed"),
-    limit("output", "all", "agents keep one copy of theta", "\"last\", \"average\", or an average of the last rounds"),
+    limit("output", "all", "agents keep one copy of theta", "another `output`"),
     limit("start", "all", "no end knows this start", "\"zero\", or a list of numbers"),
     limit(
         "stop",

@@ -78,7 +78,7 @@ pub struct ImproveSettings {
     pub ridge: Option<f64>,
     /// Avoid actions that few rows are behind: none, lcb:KAPPA (values less KAPPA standard errors) or support:ROWS (only actions with so
     /// many rows behind them)
-    #[arg(long, value_name = "RULE", help_heading = options::MODEL, default_value_t = Pessimism::None, hide_short_help = true)]
+    #[arg(long, value_name = "RULE", help_heading = options::MODEL, value_parser = |text: &str| Pessimism::try_from(text.to_string()), default_value_t = Pessimism::None, hide_short_help = true)]
     pub pessimism: Pessimism,
     /// Probability with which the new policy takes any action, in its value on held-out episodes
     #[arg(long, value_name = "EPS", help_heading = options::MODEL, default_value_t = 0.0, hide_short_help = true)]

@@ -7,7 +7,7 @@ use super::pessimism::{Caution, Coverage};
 use crate::features::FeatureMap;
 use crate::logs::block_features::BlockFeatures;
 use crate::logs::source::{LogSource, read_checked};
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, Result, quoted, require};
 use fedsa::linalg;
 use fedsa::problem::systems::System;
 
@@ -39,6 +39,18 @@ pub struct ActionLog {
     starts: Vec<u32>,
     /// What is subtracted from the values of the actions in each state before one is chosen, K numbers each; empty for nothing.
     less: Vec<f64>,
+}
+
+/// Checks that rows of the agents have each of these actions.
+///
+/// # Errors
+/// When there is one that no row has: nothing is known of its values.
+pub fn check_taken(agents: &[ActionLog], names: &[String]) -> Result<()> {
+    let mut taken = vec![false; names.len()];
+    agents.iter().flat_map(|agent| &agent.taken).for_each(|action| taken[*action as usize] = true);
+    let never = taken.iter().position(|taken| !taken);
+    let what = never.map_or(String::new(), |action| format!("{}: no row has this action, number {action}", quoted(&names[action])));
+    require(never.is_none(), "actions", what, "the actions that the logs have, in the order of their numbers")
 }
 
 impl ActionLog {
@@ -108,13 +120,6 @@ impl ActionLog {
 
     fn phi(&self, state: u32) -> &[f64] {
         &self.phi[state as usize * self.m..][..self.m]
-    }
-
-    /// Whether a row has each of the actions.
-    pub fn actions_taken(&self) -> Vec<bool> {
-        let mut taken = vec![false; self.actions];
-        self.taken.iter().for_each(|action| taken[*action as usize] = true);
-        taken
     }
 
     /// The number of rows n.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::action_log::{ActionLog, add_ridge};
+use super::action_log::{self, ActionLog, add_ridge};
 use super::pessimism::{Caution, Coverage, Pessimism};
 use crate::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges};
 use crate::logs::log_form::{BadRows, LogForm};
@@ -233,8 +233,7 @@ impl Improvement {
         self.check_features(map)?;
         let (agents, m) = (logs.facts.len() as f64, map.len() as f64);
         let d = m * self.actions.len() as f64;
-        // Rows of an episode share states: the next state of one is the state of the following one, unless the episode is cut off between
-        // them.
+        // Rows share the state between them, unless their episode is cut off there.
         let bytes = |rows: f64, cut: f64| 8.0 * m * (rows + cut) + 24.0 * rows;
         let total = logs.transitions() as f64;
         let rows = bytes(total, logs.facts.iter().map(|log| log.cut_off as f64).sum());
@@ -251,15 +250,14 @@ impl Improvement {
 }
 
 fn require_mean(sampling: Sampling) -> Result<()> {
-    let what = "iid or markov, and policies are improved with means over all logged rows";
-    require(sampling.kind == Law::Mean, "sampling.kind", what, "mean")
+    require(sampling.kind == Law::Mean, "sampling.kind", "iid or markov, and policies are improved with means over all rows", "mean")
 }
 
 impl ProblemSettings for Improvement {
     fn check(&self) -> Result<()> {
         let (k, help) = (self.actions.len(), format!("a name for each action, between 1 and {MAX_ACTIONS}"));
-        require((1..=MAX_ACTIONS).contains(&k), "actions", format!("{k} names"), &help)?;
-        require(self.actions.iter().all(|name| !name.is_empty()), "actions", "a name without letters", &help)?;
+        let are_named = (1..=MAX_ACTIONS).contains(&k) && self.actions.iter().all(|name| !name.is_empty());
+        require(are_named, "actions", format!("{k} names, or one without letters"), &help)?;
         let twice = self.actions.iter().enumerate().find(|(i, name)| self.actions[..*i].contains(name));
         require(twice.is_none(), "actions", twice.map_or(String::new(), |(_, name)| format!("{} twice", quoted(name))), &help)?;
         self.logs().check()
@@ -304,15 +302,12 @@ const BEYOND: f64 = 10.0;
 const SOLVES: usize = 200;
 
 impl Improving {
-    /// Checks that the rows have each action.
+    /// [`action_log::check_taken`] of the agents' rows.
     ///
     /// # Errors
-    /// When there is one that no row has: nothing is known of its values.
+    /// As there.
     pub fn check_actions(&self, names: &[String]) -> Result<()> {
-        let taken: Vec<Vec<bool>> = self.agents.iter().map(ActionLog::actions_taken).collect();
-        let never = (0..names.len()).find(|action| !taken.iter().any(|of| of[*action]));
-        let what = never.map_or(String::new(), |action| format!("{}: no row has this action, number {action}", quoted(&names[action])));
-        require(never.is_none(), "actions", what, "the actions that the logs have, in the order of their numbers")
+        action_log::check_taken(&self.agents, names)
     }
 
     /// The agents' rows.
