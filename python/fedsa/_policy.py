@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -183,7 +183,7 @@ class ActionValueFunction:
         if law.shape != q.shape:
             raise InputError(f"the policy gave probabilities of shape {law.shape}", "setting.bad-value", "policy", f"probabilities of shape {q.shape}")
         if not (np.all(law >= 0) and np.allclose(law.sum(axis=1), 1)):
-            raise InputError("the policy gave numbers that are no probabilities", "setting.bad-value", "policy", "rows of positive numbers that sum to 1")
+            raise InputError("the policy gave numbers that are no probabilities", "setting.bad-value", "policy", "rows of numbers of at least 0 that sum to 1")
         means: NDArray[np.float64] = np.einsum("ij,ij->i", law, q)
         return means
 
@@ -405,11 +405,12 @@ class PolicyImprovement(Parameters):
     def _settings(self) -> dict[str, Any]:
         """The settings of the engine."""
         named = {name: plain_number(value) for name, value in self.get_params().items()}
-        if not isinstance(self.actions, Sequence) or isinstance(self.actions, str) or not all(isinstance(name, str) for name in self.actions):
+        names = list(self.actions) if isinstance(self.actions, Iterable) and not isinstance(self.actions, str) else [None]
+        if not all(isinstance(name, str) for name in names):
             raise InputError(f"{self.actions!r}", "setting.wrong-type", "actions", "a list of names, such as ['left', 'right']")
-        if not self.actions:
+        if not names:
             raise InputError("there are no names of actions", "setting.missing-key", "actions", "a list of names in the order of their numbers, such as ['left', 'right']")
-        named["actions"] = list(self.actions)
+        named["actions"] = [str(name) for name in names]
         return named
 
     def __getstate__(self) -> dict[str, Any]:

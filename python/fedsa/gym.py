@@ -434,7 +434,8 @@ def improve(
         raise InputError(f"a {type(envs).__name__}", "setting.wrong-type", "envs", "a dictionary or a list of environments, one for each agent")
     given = dict(envs) if isinstance(envs, Mapping) else {f"agent_{c}": env for c, env in enumerate(envs)}
     own = {name: imported("gymnasium", "environments are named", "'fedsa[gym]'").make(env) if isinstance(env, str) else env for name, env in given.items()}
-    found = PolicyImprovement(actions=list(actions), seed=int(seed), **settings)
+    found = PolicyImprovement(actions=actions, seed=int(seed), **settings)
+    found._settings()
     logs: dict[str, list[dict[str, Any]]] = {}
     returns: list[dict[str, NDArray[np.float64]]] = []
     bits, rng = 0, np.random.default_rng(seed)
@@ -442,7 +443,6 @@ def improve(
     try:
         for name, env in own.items():
             check_actions(env, name, len(found.actions))
-        found._settings()
         for iteration in range(iterations + 1):
             # The last policy records as it is.
             any_action = float(exploration) if iteration < iterations else 0.0

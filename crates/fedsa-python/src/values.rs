@@ -171,7 +171,7 @@ fn choice_json(choice: &Choice) -> Json {
 /// The layout of the logs: for a policy in a file they have actions.
 fn form_of(settings: &EvaluateSettings) -> Result<LogForm, Error> {
     let Some(path) = &settings.policy else { return Ok(settings.form()) };
-    let policy = DiskFiles::new(Places::from_env("")).policy(path).map_err(|e| e.inside("problem"))?;
+    let policy = DiskFiles::new(Places::from_env("")).policy(path)?;
     Ok(settings.form().with_actions(Some(policy.actions())))
 }
 

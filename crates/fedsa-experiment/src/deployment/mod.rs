@@ -129,7 +129,7 @@ impl Deployment {
         let description = problem.described(&made::problem_of(&experiment).0, sampling, 0);
         let mut terms =
             Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed).with_forms(forms::difference_of_forms);
-        if method.output.copies()?.is_some() {
+        if method.output.copies().map_err(|e| e.inside("method[0]"))?.is_some() {
             return Err(limits::refusal("method[0].output"));
         }
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);

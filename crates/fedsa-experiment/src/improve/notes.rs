@@ -83,14 +83,6 @@ pub fn value_in_words(value: &ImprovedValue) -> String {
 fn of_value(value: &ImprovedValue) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut add = |code: NoteCode, what: String| notes.push(Note::new(code, what));
-    if !value.is_impossible() && !value.possible.allow(value.new.all.estimate) {
-        let what = format!(
-            "the value {} of the new policy is beyond what is possible ({}); only its interval reaches there",
-            number(value.new.all.estimate),
-            allowed(value.possible)
-        );
-        add(NoteCode::PolicyValueImpossible, what);
-    }
     if value.is_impossible() {
         let (new, allowed) = (number(value.new.all.estimate), allowed(value.possible));
         add(NoteCode::PolicyValueImpossible, format!("the value {new} of the new policy on held-out episodes is impossible: {allowed}"));

@@ -9,6 +9,7 @@ use fedsa::problem::Field;
 use fedsa::problem::copies::{Copies, CopyRule};
 use fedsa::protocol::Protocol;
 use fedsa::record::OutputRule;
+use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -157,12 +158,11 @@ impl PlannedCell {
         check_stop(&run, field)?;
         let output = method.output.rule(run.rounds).map_err(inside)?;
         let copies = method.output.copies().map_err(inside)?;
-        copies.map_or(Ok(()), |rule| check_copies(rule, &method, shared_field)).map_err(inside)?;
         let (start, start_files) = start_of(&method, &run, shared_field, index, shared, &place)?;
         let centre = match method.measure_from {
             Centre::Root => None,
             Centre::Limit => {
-                let limit = Forecast::new(shared_field, method.settings.shape()).limit();
+                let limit = Forecast::new(shared_field, method.settings.shape()).of_copies(copies).limit();
                 Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
             }
         };
@@ -171,6 +171,7 @@ impl PlannedCell {
             require(known, "controls", "\"ideal\"", "ideal only where theta* and the mean operators are known").map_err(inside)?;
         }
         let (uplink, link_files) = shared.link(&method).map_err(inside)?;
+        copies.map_or(Ok(()), |rule| check_copies(rule, &method, shared_field, &uplink)).map_err(inside)?;
         let encodes = protocol(field, &*method.settings, &uplink).encodes();
         let fits = uplink
             .check(field.agents(), field.dim(), encodes)
@@ -222,16 +223,19 @@ impl PlannedCell {
 }
 
 /// Refuses copies of theta where their combination has no meaning.
-fn check_copies(rule: CopyRule, method: &MethodSpec, field: &Arc<dyn Field>) -> Result<()> {
-    let (drift, what) = (method.settings.shape().drift, "copies of theta that move on the same samples");
-    let help = "last, average, tail or weighted";
-    let is_linear = method.settings.shape().is_linear;
-    require(is_linear, "output", format!("{what}, and rounds of this method are not linear on linear problems"), help)?;
-    require(method.controls != ControlsStart::Ideal, "output", format!("{what}, and controls that are ideal for one"), help)?;
+fn check_copies(rule: CopyRule, method: &MethodSpec, field: &Arc<dyn Field>, uplink: &Uplink) -> Result<()> {
+    let (shape, facts) = (method.settings.shape(), field.facts());
+    let what = "copies of theta that move on the same samples";
+    let known = |is_known: bool, why: &str| require(is_known, "output", format!("{what}, and {why}"), "last, average, tail or weighted");
+    known(shape.is_linear, "rounds of this method are not linear on linear problems")?;
+    known(uplink.is_clear(), "a link that loses or alters messages: all copies are in one")?;
+    known(method.controls != ControlsStart::Ideal, "controls that are ideal for one")?;
+    let is_fixed = field.sampling().kind == Law::Mean || facts.law(0).is_some() || facts.additive_noise().is_some();
+    known(is_fixed, "it is not known whether samples depend on theta")?;
     if rule == CopyRule::LinearTwin {
-        let is_known = !matches!(drift, Drift::Zero) && field.systems().is_none();
-        let help = "a method with control variates or corrections on a nonlinear problem: its linear twin has no bias";
-        require(is_known, "output.linear_twin", "a method that has a bias on linear problems, or a linear problem", help)?;
+        let is_unbiased = !matches!(shape.drift, Drift::Zero) && shape.participants.is_none() && field.systems().is_none();
+        let help = "a method with control variates or corrections of all agents on a nonlinear problem: its linear twin has no bias";
+        require(is_unbiased, "output.linear_twin", "a method that has a bias on linear problems, or a linear problem", help)?;
     }
     Copies::new(field, rule).map(|_| ())
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted};
+use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -214,6 +214,7 @@ impl Tuning {
             let what = "the output averages the last share of the rounds, and so depends on their number, which is to be found";
             return Err(Error::new("output", what, "output = \"last\", or \"average\""));
         }
+        require(cell.copies.is_none(), "output", "a combination of copies of theta, whose noise is not known", "last, or average")?;
         let theta = match &cell.start {
             ResolvedStart::Fixed(theta) => Some(theta.to_vec()),
             ResolvedStart::Normal => None,

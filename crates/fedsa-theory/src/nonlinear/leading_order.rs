@@ -45,8 +45,8 @@ pub struct NonlinearOrder {
     pub drift: Vec<f64>,
     /// The part of beta that noise causes (d).
     pub noise: Vec<f64>,
-    /// The bias by the spread of local iterates within a round, not divided by eta: to leading order in eta, and with all powers of eta (d
-    /// each).
+    /// The bias by the spread of local iterates within a round, not divided by eta: to leading order in eta, and with all powers of eta in
+    /// the linear part of the steps (d each).
     pub spread: [Vec<f64>; 2],
 }
 
@@ -57,7 +57,8 @@ impl Near<'_> {
     /// When the law of samples is not known, the root is not stable, or it takes too long.
     pub fn leading_order(&self, sampling: Sampling, setting: &RoundSetting, method: Drift) -> Result<NonlinearOrder> {
         let (d, keeps, is_sampled) = (self.dim(), self.keeps_laws(), sampling.kind != Law::Mean);
-        let a = -self.mean_jacobian();
+        let mean_jacobian = self.mean_jacobian();
+        let a = -&mean_jacobian;
         let (mut total, mut shift, mut drift) = (Mat::<f64>::zeros(d, d), vec![0.0; d], vec![0.0; d]);
         let mut all = Mat::<f64>::zeros(d, d);
         let mut instants = Vec::new();
@@ -75,19 +76,24 @@ impl Near<'_> {
             }
         }
         let v1 = continuous_lyapunov(&a, &total)?;
-        let mut spread = [vec![0.0; d], vec![0.0; d]];
+        let mut spread = [(vec![0.0; d], Mat::<f64>::zeros(d, d)), (vec![0.0; d], Mat::zeros(d, d))];
         for (kind, own) in self.kinds.iter().zip(&instants) {
             let curvature = Curvature::new(self, kind, &self.steps())?;
             linalg::add_scaled(&mut shift, 0.5 * kind.weight, &curvature.bend(&v1));
             if !keeps {
-                let (weight, is_independent) = (kind.square / kind.weight, sampling.kind == Law::Iid);
-                let noise = LocalNoise { drift: method, own, all: &all, weight, is_independent };
-                for (spread, jacobian) in spread.iter_mut().zip([&Mat::zeros(d, d), &kind.jacobian]) {
-                    linalg::add_scaled(spread, kind.weight, &noise.shift(&curvature, jacobian, setting)?);
+                let (weight, is_independent) = (kind.square / kind.weight.max(f64::MIN_POSITIVE), sampling.kind == Law::Iid);
+                let (jacobian, mean_jacobian, v1, all) = (&kind.jacobian, &mean_jacobian, &v1, &all);
+                let noise = LocalNoise { drift: method, jacobian, mean_jacobian, v1, own, all, weight, is_independent };
+                for ((push, pull), is_leading) in spread.iter_mut().zip([true, false]) {
+                    let of = noise.push(&curvature, is_leading, setting)?;
+                    linalg::add_scaled(push, kind.weight, &of.0);
+                    *pull += Scale(kind.weight) * of.1;
                 }
             }
         }
-        let spread = [linalg::solve(&a, &spread[0])?, linalg::solve(&a, &spread[1])?];
+        let found =
+            |(push, pull): &(Vec<f64>, Mat<f64>)| if instants.is_empty() || keeps { Ok(vec![0.0; d]) } else { linalg::solve(pull, push) };
+        let spread = [found(&spread[0])?, found(&spread[1])?];
         Ok(NonlinearOrder { v1, drift: linalg::solve(&a, &drift)?, noise: linalg::solve(&a, &shift)?, spread })
     }
 
@@ -98,7 +104,7 @@ impl Near<'_> {
 
     fn law(&self, kind: &Kind, theta: &[f64]) -> Result<FiniteLaw<'_>> {
         let facts = self.field.facts();
-        facts.law_at(kind.agent, theta).or_else(|| facts.law(kind.agent)).ok_or_else(|| unknown("the law of samples near the root"))
+        facts.law_at(kind.agent, theta).or_else(|| facts.law(kind.number)).ok_or_else(|| unknown("the law of samples near the root"))
     }
 
     /// The derivative of the mean operator under the law of the root, d x d.

@@ -1,26 +1,28 @@
 //! How the noise of samples spreads local iterates within a round, and how that moves the mean of theta.
 //!
-//! After h local steps agent c is away from its noiseless course, with the covariance `Q_h`. Over a curved operator the mean then moves by
+//! After h local steps agent c is away from its noiseless course, and the covariance of its iterate differs by `Q_h` from that of the model,
+//! `eta V1`. Over a curved operator a round then moves by
 //!
 //! ```text
-//! -J^-1 sum_c p_c S_H^-1 sum_{h<H} eta B^(H-1-h) gbar_c''[Q_h] / 2,      B = I + eta J_c,   S_h = eta sum_{k<h} B^k
+//! N_c = sum_{h<H} eta B^(H-1-h) gbar_c''[Q_h] / 2,      B = I + eta J_c,   S_h = eta sum_{k<h} B^k
 //! ```
 //!
-//! More agents do not lower it: each local iterate has the noise of one agent. With the covariance `C_c` of a sample at theta*,
-//! `C = sum_c p_c^2 C_c`, and `own_h = eta^2 sum_{k<h} B^k C_c B^k'`:
+//! more, and the mean of theta by `M^-1 sum_c p_c N_c`. More agents do not lower it: each local iterate has the noise of one agent. With the
+//! covariance `C_c` of a sample at theta*, `C = sum_c p_c^2 C_c`, `D_c = C + (1 - 2 p_c) C_c` and `own_h = eta^2 sum_{k<h} B^k C_c B^k'`, `Q_h` is
+//! `eta (B^h V1 B^h' - V1)` and
 //!
-//! | method | `Q_h` |
-//! | --- | --- |
-//! | FedLSA | `own_h` |
-//! | SCAFFLSA, Scaffold | `own_h + S_h Z S_h'`, `Z = R Z R' + own_H / (eta H)^2`, `R = I - S_H / (eta H)` |
-//! | FedLin, with m samples in the correction | `own_h + S_h (C + (1 - 2 p_c) C_c) S_h' / m` |
-//! | FedHSA, which repeats the first step's sample | `own_(h-1) + S_h (C - p_c^2 C_c) S_h' + M C_c M'`, `M = (1 - p_c) S_h - eta B^(h-1)` |
+//! | method | the rest of `Q_h` | M |
+//! | --- | --- | --- |
+//! | FedLSA | `own_h` | `-sum_c p_c S_H J_c` |
+//! | SCAFFLSA, Scaffold | `own_h + S_h Z S_h'`, `Z = R Z R' + eta^2 sum_{k<H} B^k D_c B^k' / (eta H)^2`, `R = I - S_H / (eta H)` | `-J`, with `S_H^-1 N_c` for `N_c` |
+//! | FedLin, with m samples in the correction | `own_h + S_h D_c S_h' / m` | `-sum_c p_c S_H J` |
+//! | FedHSA, which repeats the first step's sample | `own_(h-1) + S_h (C - p_c^2 C_c) S_h' + X C_c X'`, `X = (1 - p_c) S_h - eta B^(h-1)` | `-sum_c p_c S_H J` |
 //!
 //! To leading order in eta, B is I. With many agents `Q_h` is then a multiple of `eta^2 C_c`, on average over h:
 //! `(H-1)/2`, `(H-1)/2 + (H-1)(2H-1)/(6H)`, `(H^2-1)/3` and `(H-1)(H-2)/3`. So control variates raise this bias.
 //!
-//! The parts of control variates that all agents share, of order 1/N, are left out. Along trajectories samples depend on each other; there
-//! only FedHSA's correction counts, with `Q_h = S_h (C + (1 - 2 p_c) C_c) S_h'`.
+//! Third and higher derivatives of the operators are left out. Along trajectories samples depend on each other; there only FedHSA's correction
+//! counts, with `Q_h = S_h D_c S_h'`.
 //!
 //! Source: Mangold et al. (2025), \[arXiv 2503.07594\], for Scaffold's bias; the formulas are our own.
 
@@ -35,6 +37,11 @@ use fedsa::method::Drift;
 /// The noise of an agent in its round.
 pub(super) struct LocalNoise<'a> {
     pub drift: Drift,
+    /// `J_c`, and J of the mean operator, d x d.
+    pub jacobian: &'a Mat<f64>,
+    pub mean_jacobian: &'a Mat<f64>,
+    /// `V1`, d x d.
+    pub v1: &'a Mat<f64>,
     /// `C_c`, d x d.
     pub own: &'a Mat<f64>,
     /// `sum_c p_c^2 C_c`, d x d.
@@ -115,7 +122,8 @@ fn squared(x: &Mat<f64>, c: &Mat<f64>) -> Mat<f64> {
 impl LocalNoise<'_> {
     /// Z: the covariance of control variates, which the samples of the round before make.
     fn of_controls(&self, jacobian: &Mat<f64>, setting: &RoundSetting) -> Result<Mat<f64>> {
-        let (mut steps, d) = (Steps::new(jacobian, setting.step_size, self.own), jacobian.nrows());
+        let (change, d) = (self.of_change(), jacobian.nrows());
+        let mut steps = Steps::new(jacobian, setting.step_size, &change);
         for _ in 0..setting.local_steps {
             steps.advance()?;
         }
@@ -124,35 +132,49 @@ impl LocalNoise<'_> {
         Ok(linalg::discrete_lyapunov(&left, &(Scale(per_round * per_round) * steps.own)))
     }
 
-    /// `S_H^-1 sum_h eta B^(H-1-h) gbar_c''[Q_h] / 2` (d), with `J_c` or, to leading order, 0 for it.
+    /// `D_c`, the covariance of what a sample of all agents has more than the agent's own.
+    fn of_change(&self) -> Mat<f64> {
+        self.all + Scale(1.0 - 2.0 * self.weight) * self.own
+    }
+
+    /// The agent's part of `sum_c p_c N_c` (d) and of M (d x d), without `p_c`: to leading order in eta, or with all powers.
     ///
     /// # Errors
     /// When it takes too long.
-    pub fn shift(&self, curvature: &Curvature, jacobian: &Mat<f64>, setting: &RoundSetting) -> Result<Vec<f64>> {
-        let (d, p, own, eta) = (jacobian.nrows(), self.weight, self.own, setting.step_size);
+    pub fn push(&self, curvature: &Curvature, is_leading: bool, setting: &RoundSetting) -> Result<(Vec<f64>, Mat<f64>)> {
+        let (d, p, own, eta) = (self.own.nrows(), self.weight, self.own, setting.step_size);
+        let none = Mat::zeros(d, d);
+        let jacobian = if is_leading { &none } else { self.jacobian };
         // The covariance of the drift, apart from samples of the local steps.
         let drift = match self.drift {
             Drift::ControlVariate { .. } if self.is_independent => self.of_controls(jacobian, setting)?,
             Drift::GlobalMemory { fresh: 0 } if self.is_independent => self.all - Scale(p * p) * own,
-            Drift::GlobalMemory { fresh } => Scale(1.0 / fresh.max(1) as f64) * (self.all + Scale(1.0 - 2.0 * p) * own),
-            _ => Mat::zeros(d, d),
+            Drift::GlobalMemory { fresh } => Scale(1.0 / fresh.max(1) as f64) * self.of_change(),
+            _ => none.clone(),
         };
         let repeats = self.drift == Drift::GlobalMemory { fresh: 0 };
-        let (mut steps, mut shift) = (Steps::new(jacobian, eta, own), vec![0.0; d]);
-        for _ in 0..setting.local_steps {
-            work::charge(5.0 * (d as f64).powi(3))?;
+        let slope = self.jacobian * self.v1 + self.v1 * self.jacobian.transpose();
+        let (mut steps, mut push) = (Steps::new(jacobian, eta, own), vec![0.0; d]);
+        for h in 0..setting.local_steps {
+            work::charge(7.0 * (d as f64).powi(3))?;
             let mut q = squared(&steps.sum, &drift);
             if self.is_independent {
                 q += &steps.own;
+                q +=
+                    if is_leading { Scale(h as f64 * eta * eta) * &slope } else { Scale(eta) * (squared(&steps.power, self.v1) - self.v1) };
                 if repeats {
                     let twice = Scale(1.0 - p) * &steps.sum - &steps.last;
                     q += squared(&twice, own) - squared(&steps.last, own);
                 }
             }
-            shift = linalg::mat_vec(&steps.step, &shift);
-            linalg::add_scaled(&mut shift, 0.5 * eta, &curvature.bend(&q));
+            push = linalg::mat_vec(&steps.step, &push);
+            linalg::add_scaled(&mut push, 0.5 * eta, &curvature.bend(&q));
             steps.advance()?;
         }
-        linalg::solve(&steps.sum, &shift)
+        Ok(match self.drift {
+            Drift::ControlVariate { .. } => (linalg::solve(&steps.sum, &push)?, -self.jacobian),
+            Drift::GlobalMemory { .. } => (push, -&steps.sum * self.mean_jacobian),
+            _ => (push, -&steps.sum * self.jacobian),
+        })
     }
 }

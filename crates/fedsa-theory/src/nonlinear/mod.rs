@@ -3,7 +3,7 @@
 //! With the agents' Jacobians `J_c` at theta*, the linear systems `A_c = -J_c`, `b_c = gbar_c(theta*) + A_c theta*` agree with the problem
 //! to first order and have the same root ([`Near::linearised`]). The radius of a round at theta* is that of these systems. The limit of
 //! FedLSA's rounds without noise is computed from the operators themselves ([`limit`]), and floors to leading order in the step size
-//! ([`leading_order`]); noise within a round counts with all powers of the step size (`local_noise`).
+//! ([`leading_order`]); noise within a round counts with all powers of the step size in the linear part of the steps (`local_noise`).
 
 pub mod leading_order;
 pub mod limit;
@@ -33,6 +33,8 @@ pub struct Near<'a> {
 struct Kind {
     /// One of them.
     agent: usize,
+    /// The number of the kind.
+    number: usize,
     /// The sum of their weights p_c.
     weight: f64,
     /// The sum of the squares of their weights.
@@ -66,7 +68,7 @@ impl<'a> Near<'a> {
             if !facts.jacobian(agent, root, &mut jacobian) || !field.mean(agent, root, &mut mean) {
                 return Err(unknown("the operators are not linear, and their Jacobians are not known"));
             }
-            kinds[*kind as usize] = Some(Kind { agent, weight: *p, square: p * p, jacobian, mean });
+            kinds[*kind as usize] = Some(Kind { agent, number: *kind as usize, weight: *p, square: p * p, jacobian, mean });
         }
         // Kinds without agents have no number in what follows.
         let mut numbers = vec![0; kinds.len()];

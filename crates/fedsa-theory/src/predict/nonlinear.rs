@@ -88,7 +88,7 @@ impl Forecast {
         Ok(self.mean_square(&order, eta, drift, &order.spread[0]))
     }
 
-    /// The floor with the exact limit without noise; of noise the leading order, within a round all orders.
+    /// The floor with the exact limit without noise; of noise the leading order, and within a round what `local_noise` says.
     pub(super) fn nonlinear_floor(&self) -> Result<MeanSquare> {
         let (order, eta) = self.nonlinear_order()?;
         Ok(self.mean_square(&order, eta, self.nonlinear_bias()?, &order.spread[1]))

@@ -90,10 +90,7 @@ impl FloorCache {
         if let Some(known) = self.outlook.get() {
             return known.clone();
         }
-        let outlook = match of.of_largest_copy() {
-            Some(largest) => largest.outlook(),
-            None => of.outlook_with(|| self.mean_square_radius(of)),
-        };
+        let outlook = of.outlook_with(|| self.mean_square_radius(of));
         if !outlook.is_cancelled() {
             let _ = self.outlook.set(outlook.clone());
         }

@@ -131,6 +131,12 @@ impl Forecast {
 
     /// [`Forecast::outlook`] with a radius of the mean square that may be known already.
     pub(super) fn outlook_with(&self, mean_square: impl FnOnce() -> Result<f64>) -> Outlook {
+        if self.largest_factor() > 1.0 {
+            // The copy with the largest step must be stable, and the slowest decides how long it takes.
+            let largest = self.clone().with_steps_times(self.largest_factor()).outlook();
+            let own = self.clone().with_steps_times(1.0).radius();
+            return Outlook { radius: largest.radius.and_then(|rho| own.map(|own| rho.max(own))), ..largest };
+        }
         let radius = self.radius();
         if self.is_nonlinear() {
             // Rounds that leave the root need not diverge.
@@ -151,7 +157,8 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
     pub fn largest_stable_step(&self) -> Result<StableStep> {
-        self.stoppable(|| self.found_stable_step())
+        let of_one = self.stoppable(|| self.found_stable_step())?;
+        Ok(StableStep { step: of_one.step / self.largest_factor(), ..of_one })
     }
 
     pub(super) fn found_stable_step(&self) -> Result<StableStep> {

@@ -191,6 +191,7 @@ impl Forecast {
     }
 
     fn curve_without_noise(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+        self.of_one_copy()?;
         let round = self.linear()?;
         let root = round.systems.root()?;
         match self.shape.drift {

@@ -163,7 +163,14 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn limit(&self) -> Result<Vec<f64>> {
-        self.stoppable(|| self.linear()?.plain()?.limit())
+        self.stoppable(|| {
+            if self.largest_factor() == 1.0 {
+                return self.linear()?.plain()?.limit();
+            }
+            let mut limit = self.linear()?.systems.root()?;
+            linalg::add_scaled(&mut limit, 1.0, &self.bias_of_copies()?);
+            Ok(limit)
+        })
     }
 
     /// The mean iterates `E theta_t` of FedLSA with the method's settings from `theta_0`, at each of `rounds` (ascending);
@@ -176,6 +183,7 @@ impl Forecast {
     }
 
     pub(super) fn mean_at(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
+        self.of_one_copy()?;
         let round = self.linear()?;
         let plain = round.plain()?;
         let Some(delay) = &round.link.delay else { return Ok(plain.mean(theta_0, rounds)) };

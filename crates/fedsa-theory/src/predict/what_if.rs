@@ -25,17 +25,24 @@ impl Forecast {
         Self { shape: MethodShape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
     }
 
-    /// The same forecast of one copy of theta, with steps of this multiple.
+    /// The same forecast of one copy of theta, with steps of this multiple if they are constant.
     #[must_use]
     pub(super) fn with_steps_times(self, factor: f64) -> Self {
-        let eta = self.shape.step_size.largest();
-        Self { copies: None, ..if factor == 1.0 { self } else { self.with_step(factor * eta) } }
+        let of = match self.shape.step_size {
+            StepSize::Constant(eta) if factor != 1.0 => self.with_step(factor * eta),
+            _ => self,
+        };
+        Self { copies: None, ..of }
     }
 
-    /// The forecast of the copy of theta with the largest step, if there are copies with other steps.
-    pub(super) fn of_largest_copy(&self) -> Option<Self> {
-        let largest = self.copies?.steps().iter().copied().fold(1.0, f64::max);
-        (largest > 1.0).then(|| self.clone().with_steps_times(largest))
+    /// The largest multiple of the step that a copy of theta has.
+    pub(super) fn largest_factor(&self) -> f64 {
+        self.copies.map_or(1.0, |rule| rule.steps().iter().copied().fold(1.0, f64::max))
+    }
+
+    /// Rejects combinations of copies of theta with other steps.
+    pub(super) fn of_one_copy(&self) -> Result<()> {
+        if self.largest_factor() == 1.0 { Ok(()) } else { Err(unknown("the course of a combination of copies")) }
     }
 
     /// The same forecast with another number of local steps; with random talk, another mean number.
