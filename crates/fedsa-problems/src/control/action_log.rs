@@ -7,7 +7,7 @@ use super::pessimism::{Caution, Coverage};
 use crate::features::FeatureMap;
 use crate::logs::block_features::BlockFeatures;
 use crate::logs::source::{LogSource, read_checked};
-use fedsa::error::{Error, Result, quoted, require};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::linalg;
 use fedsa::problem::systems::System;
 
@@ -48,9 +48,9 @@ pub struct ActionLog {
 pub fn check_taken(agents: &[ActionLog], names: &[String]) -> Result<()> {
     let mut taken = vec![false; names.len()];
     agents.iter().flat_map(|agent| &agent.taken).for_each(|action| taken[*action as usize] = true);
-    let never = taken.iter().position(|taken| !taken);
-    let what = never.map_or(String::new(), |action| format!("{}: no row has this action, number {action}", quoted(&names[action])));
-    require(never.is_none(), "actions", what, "the actions that the logs have, in the order of their numbers")
+    let Some(never) = taken.iter().position(|taken| !taken) else { return Ok(()) };
+    let what = format!("{}: no row has this action, number {never}", quoted(&names[never]));
+    Err(Error::data("actions", what, "the actions that the logs have, in the order of their numbers"))
 }
 
 impl ActionLog {
